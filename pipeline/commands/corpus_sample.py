@@ -45,11 +45,13 @@ class Sample:
     points: Sequence[tuple[int, int, int]]
     columns: tuple[Any, Any, Any]
     counted_s: float
+    share: float = 1.0  # of the documents that are counted
 
     @property
     def text_bytes(self) -> int:
-        """The bytes of all documents of the corpus."""
-        return int(sum(kind.planned_bytes * kind.fed_bytes / max(kind.read_bytes, 1) for kind in self.kinds))
+        """The bytes of all documents that are counted."""
+        text_bytes = sum(kind.planned_bytes * kind.fed_bytes / max(kind.read_bytes, 1) for kind in self.kinds)
+        return int(self.share * text_bytes)
 
     @property
     def counting_s(self) -> float:

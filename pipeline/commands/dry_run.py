@@ -13,6 +13,7 @@ from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.commands.preload import TRAINING
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.counter_file import look_at
 from pipeline.counts.feeding import RegexCutter
@@ -40,6 +41,7 @@ _UNKNOWN = {"time": "unknown: the sample has too little text"}
 _SECOND_COUNT = (
     "the corpus is read again; its counters, about as large as the text, and their time are not in the forecast"
 )
+_CUT = "cut at {:,} characters; the forecast is of whole ones"
 _START_S = 1.0  # of the command, its workers, and the files that are made at its end
 _ROW_S = 0.4e-6  # to combine a row of a counter, by one thread
 _PACKED_BYTES, _FILE_BYTES = 2.2, 4096  # a count and a length in a counter's file; its footer
@@ -71,6 +73,9 @@ def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str
     counter = _core.ChunkCounter(cutter, list(special_bytes(run.manifest.counting)), form=pattern.form)
     sample_bytes = _SLOW_SAMPLE_BYTES if on_regex(pattern) else _SAMPLE_BYTES
     counted = sample(plan, options.text_field, counter, sample_bytes)
+    judge = DocumentJudge.of(run.manifest.counting)
+    if counted is not None and judge.sample is not None:
+        counted = replace(counted, share=judge.sample)
     size = ", ".join(
         [format_count(len(plan.files), "files"), format_bytes(corpus_bytes(plan.files))]
         + ([] if counted is None else [f"about {format_bytes(counted.text_bytes)} of text"])
@@ -84,6 +89,8 @@ def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str
         "workers": f"{workers.count} on {format_count(len(nodes), 'nodes')}" if nodes else f"{workers.count}",
         **(_UNKNOWN if counted is None else _forecasts(runner, run, workers, counted, options)),
         "memory limit": f"{format_bytes(workers.limit_bytes)}{on_each}",
+        **({} if judge.sample is None else {"sample": f"{judge.sample:.3g} of the documents, seed {judge.seed}"}),
+        **({} if judge.max_document_chars is None else {"longer documents": _CUT.format(judge.max_document_chars)}),
         **({} if first is None else {"superwords": f"from {first:,} tokens on: {_SECOND_COUNT}"}),
         "vocabulary": f"{' and '.join(f'{size:,}' for size in options.vocab_size)} tokens, pattern {options.pattern}",
     }

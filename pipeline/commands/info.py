@@ -6,7 +6,9 @@ from typing import Any
 
 from pipeline.base.errors import OtherKindError
 from pipeline.base.units import format_bytes, format_count
+from pipeline.commands import report
 from pipeline.corpus.skipped_or_altered import in_words
+from pipeline.counts.chunk_statistics import NotTaken
 from pipeline.merges.chooser import Chooser
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
@@ -14,6 +16,7 @@ from pipeline.run.directory import RUN, Directory
 from pipeline.run.guests import maker_of
 from pipeline.run.manifest import Run
 from pipeline.run.plan import corpus_bytes
+from pipeline.run.stored import plain
 from pipeline.shards import manifest as shards
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
 from pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
@@ -53,6 +56,8 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
         for name, unit in (("special_tokens", "id {}".format), ("files", format_bytes))
         if name in facts
     }
+    if left_out := facts.get("left_out"):
+        shown["left_out"] = str(NotTaken(**left_out))
     if rate := facts.get("bytes_per_token"):
         shown["bytes_per_token"] = f"{rate:.3f}"
     if options := facts.get("options"):
@@ -81,6 +86,7 @@ def _run(run: Run) -> Facts:
         "run": str(run.directory),
         **corpus,
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
+        **(_left_out(known.summary.corpus.not_taken) if (known := report.load(run)) else {}),
         "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
@@ -133,6 +139,7 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "documents": corpus.documents,
         "documents_by": corpus.documents_by,
         "special_tokens": {} if corpus.separator is None else {corpus.separator: corpus.separator_id},
+        **_left_out(corpus.not_taken),
         "skipped_or_altered": list(map(str, in_words(corpus.losses))),
         "vocab_size": corpus.vocab_size,
         "files": {shard.name: shard.bytes for shard in corpus.shards},
@@ -140,6 +147,10 @@ def _encoded(where: Location, home: Location, corpus: EncodedCorpus) -> Facts:
         "fingerprint": corpus.encoding,
     }
     return _with_guest(facts, home, maker)
+
+
+def _left_out(not_taken: NotTaken) -> dict[str, Any]:
+    return {"left_out": plain(not_taken)} if str(not_taken) else {}
 
 
 def _plain(value: object) -> str:

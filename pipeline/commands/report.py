@@ -234,7 +234,7 @@ def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
 def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
     """Return the options of counting and merging that a tokenizer was made with, as text."""
     shown = options.of_stage("count", "special") | manifest.merging_of(options) | {"vocab_size": options.vocab_size[0]}
-    shown |= run.chooser.REPLACED if run.chooser else {}
+    shown |= run.counting | (run.chooser.REPLACED if run.chooser else {})
     listed = ((name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in shown.items())
     return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
 
@@ -279,7 +279,7 @@ def write_files(
                     page.write_page(file, tokenizer, numbers, parts, report.added_figures)
                 pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):
-                write_whole(card, model_card.model_card(shown_options, numbers, report.verdict))
+                write_whole(card, model_card.model_card(shown_options, numbers, report.summary.corpus, report.verdict))
                 written.append(card)
     finally:  # also without its page
         if outputs is None:

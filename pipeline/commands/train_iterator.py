@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline.base.errors import RunDirectoryError
+from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.commands.learn import merge_and_export
 from pipeline.corpus.items import blocks
@@ -22,6 +22,7 @@ from pipeline.run import manifest
 from pipeline.run.manifest import Manifest, Run, Source
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import cut_by, pattern_of
+from pipeline.run.plan import with_share
 from pipeline.run.runner import opened
 from pipeline.run.workers import thread_count
 from pipeline.tokenizer.export import Trained, check_before_work
@@ -35,6 +36,8 @@ def train_on(
     """Count the documents, merge and export."""
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(options, source)
+    if isinstance(options.sample, int):
+        raise UsageError("option 'sample': a size is one of files; give a share such as 0.01")
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
 
     kept_bytes = _KEPT_BYTES + thread_count(options.workers) * _KEPT_THREAD_BYTES
@@ -49,6 +52,7 @@ def train_on(
         def read(run: Run, part_path: PartPath) -> Parts:
             return count_documents(runner, run, part_path, blocks(documents, options.text_field), options)
 
-        new = Run(directory, Manifest(options.of_stage("count"), cut_by(pattern_of(options)), source=source))
+        counting = with_share(options.of_stage("count"), ())
+        new = Run(directory, Manifest(counting, cut_by(pattern_of(options)), source=source))
         with take_counts(runner, new, options, read) as (run, counted):
             return merge_and_export(runner, run, counted, options)

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pipeline._core import Automaton, NormalForm, SpecialTokens
+from pipeline.corpus.documents import DocumentJudge
 from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.token_rules import Preparation, TokenRule
+from pipeline.pattern.token_rules import PLAIN_RULE, Preparation, TokenRule
 
 _SEEN_BYTES = 2 * 4  # of the longest characters: a proof looks at the two around a cut and, in NFC, one more
 _PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can be cut at all is cut
@@ -92,10 +93,18 @@ def cutting_of(
     rules: Mapping[str, TokenRule],
     pattern: CompiledPattern,
     *,
-    whole_documents: bool,
+    judge: DocumentJudge,
+    ending: int,
     **reading: Any,
 ) -> Cutting:
-    """Return where text is cut: rules are those of its added tokens, of which these special ones separate documents."""
+    """Return where text is cut: rules are those of its added tokens, of which these special ones separate documents.
+
+    ending: how many of the first end documents that are left out or cut.
+    """
+    whole_documents = judge.needs_whole_documents
+    if judge.selects:
+        rules = {**{text.decode(): PLAIN_RULE for text in special_tokens[ending:]}, **rules}
+        special_tokens = special_tokens[:ending]
     special = dict.fromkeys(token.decode() for token in special_tokens)
     texts = list(special | dict.fromkeys(rules))
     preparation = Preparation(pattern.nfc, rules=rules)

@@ -64,16 +64,34 @@ def joined(texts: Sequence[bytes], skipped: Mapping[str, Sequence[int]], positio
 
 @dataclass(frozen=True)
 class DocumentJudge:
-    """The options that decide of a document whether it is counted. errors: the policy for invalid UTF-8."""
+    """The options that decide of a document whether, and how much of it, is counted.
+
+    errors: the policy for invalid UTF-8. sample: the share of documents that are taken, chosen by a hash of their bytes
+    and `seed`; None: all; complement: take the others. max_document_chars: take the first characters of a document.
+    """
 
     errors: str = "replace"
+    sample: float | None = None
+    seed: int = 0
+    complement: bool = False
+    max_document_chars: int | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "DocumentJudge":
         """Return the judge that options, by their names, describe."""
-        return cls(**{field.name: options[field.name] for field in fields(cls)})
+        return cls(**{field.name: options.get(field.name, field.default) for field in fields(cls)})
+
+    @property
+    def selects(self) -> bool:
+        """Whether documents are left out or cut, whatever they hold."""
+        return self.sample is not None or self.max_document_chars is not None
+
+    @property
+    def needs_whole_documents(self) -> bool:
+        """Whether text is cut between documents alone."""
+        return self.selects or self.drops_documents
 
     @property
     def drops_documents(self) -> bool:
-        """Whether a document may be dropped when its end is reached: so text is cut between documents alone."""
+        """Whether a document may be dropped when its end is reached."""
         return self.errors == "skip"

@@ -17,8 +17,8 @@ class ChunkStatistics:
     text_bytes: as `TextEncoder.text_stretches` has them, without special tokens; special_found: how often the text has
     each of these, and special_in_text: how often where it is not the separator between documents. looks_special: how
     often ordinary text has well-known special tokens, in
-    the first bytes of each chunk, `searched_bytes` together. concerned_characters: in order; Unicode versions disagree
-    on them, and the pattern ran on the `regex` package.
+    the first bytes of each chunk, `searched_bytes` together. not_taken: as in `NotTaken`.
+    concerned_characters: in order; Unicode versions disagree on them, and the pattern ran on the `regex` package.
     """
 
     bytes: int = 0
@@ -33,6 +33,7 @@ class ChunkStatistics:
     special_found: Mapping[str, int] = field(default_factory=dict)
     special_in_text: Mapping[str, int] = field(default_factory=dict)
     looks_special: Mapping[str, int] = field(default_factory=dict)
+    not_taken: Mapping[str, int] = field(default_factory=dict)
     concerned_characters: str = ""
 
     def special_text(self, done: str) -> str:
@@ -51,6 +52,33 @@ class ChunkStatistics:
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
         return ChunkStatistics(
             **numbers, losses=add_up([self.losses, other.losses]), **counted, concerned_characters=characters
+        )
+
+
+@dataclass(frozen=True)
+class NotTaken:
+    """Text that was left out because `--sample` or `--max-document-chars` says so, in plain numbers.
+
+    left_out_documents: those that are not in the sample; cut_documents: those of which only the first characters are.
+    """
+
+    left_out_documents: int = 0
+    left_out_bytes: int = 0
+    left_out_characters: int = 0
+    cut_documents: int = 0
+    cut_bytes: int = 0
+    cut_characters: int = 0
+
+    def __str__(self) -> str:
+        documents = (
+            (self.left_out_documents, "not in the sample"),
+            (self.cut_documents, "cut at --max-document-chars"),
+        )
+        text = ((self.left_out_bytes, self.left_out_characters), (self.cut_bytes, self.cut_characters))
+        return "; ".join(
+            f"{format_count(count, 'documents')} {how} ({format_bytes(size)}, {format_count(length, 'characters')})"
+            for (count, how), (size, length) in zip(documents, text, strict=True)
+            if count
         )
 
 
@@ -74,6 +102,7 @@ class CorpusFacts:
     source: str = ""  # where the counts come from, if no corpus was listed
     weights: str = ""  # of inputs whose counts were multiplied, with their names
     weighted: bool = False  # whether any counts were, so that they are not occurrences
+    not_taken: NotTaken = NotTaken()
 
     def newer_characters(self) -> str:
         """Say which characters Unicode versions disagree on; empty if there are none."""

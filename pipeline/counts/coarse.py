@@ -97,9 +97,8 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
     with contextlib.ExitStack() as locks:
         for one in mixed.parts:
             part = _counted_from_texts(one)
-            reading = {name: part.manifest.counting[name] for name in READING_OPTIONS}
             locks.enter_context(part.directory.locked())
-            coarse, counted = _count_coarse(runner, part, pattern, replace(options, **reading))
+            coarse, counted = _count_coarse(runner, part, pattern, options)
             counters.append(coarse.counter)
             weights[coarse.counter_path] = (one.weight[0] * mixed.scale // one.weight[1], 1)
             statistics += counted.statistics
@@ -119,7 +118,8 @@ def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: T
     """Return the run of the coarse pieces of a run, counted. Raises as counting does."""
     _refuse_weights(run)
     files = tuple(file.path for file in run.manifest.plan.files)
-    listed = replace(options, inputs=files, exclude=None, output=run.coarse_location)
+    reading = {name: run.manifest.counting[name] for name in READING_OPTIONS}
+    listed = replace(options, **reading, inputs=files, exclude=None, output=run.coarse_location)
     coarse_options = replace(listed, pattern=pattern.expression, max_piece_bytes=None)
     run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
     coarse_options = replace(coarse_options, overwrite=not _continues(run, coarse_options))

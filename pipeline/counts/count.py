@@ -25,7 +25,7 @@ from pipeline.pattern.token_rules import Preparation
 from pipeline.run import manifest
 from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import WRITE_BYTES
-from pipeline.run.open_run import rules_of, special_bytes
+from pipeline.run.open_run import ending_bytes, rules_of, special_bytes
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
@@ -131,6 +131,7 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
         text_field=stored["text_field"],
         pattern=pattern,
         special_tokens=separators,
+        ending=len(ending_bytes(stored)),
         rules=rules,
         judge=DocumentJudge.of(stored),
         max_piece_bytes=stored["max_piece_bytes"],

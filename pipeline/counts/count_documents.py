@@ -19,7 +19,7 @@ from pipeline.counts.counter_file import PartPath, Parts, counter_partitions, wr
 from pipeline.counts.feeding import RegexCutter
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.manifest import Run
-from pipeline.run.open_run import special_bytes
+from pipeline.run.open_run import ending_bytes, special_bytes
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import pattern_of, slowness
 from pipeline.run.runner import Advance, Runner
@@ -72,11 +72,13 @@ class _Counting:
     def _new_counter(self) -> CounterAndCutter:
         pattern, options = pattern_of(self._options), self._options
         cutter: Any = pattern.automaton or RegexCutter(pattern)
-        special = list(special_bytes(self._counting))
+        special, judge = list(special_bytes(self._counting)), DocumentJudge.of(self._counting)
+        ending = len(ending_bytes(self._counting)) if judge.selects else len(special)
         return _core.ChunkCounter(
             cutter,
-            special,
-            judge=DocumentJudge.of(self._counting),
+            special[:ending],
+            added_tokens=special[ending:],
+            judge=judge,
             max_piece_bytes=options.max_piece_bytes,
             form=pattern.form,
         ), cutter

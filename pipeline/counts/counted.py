@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
-from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
+from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, NotTaken
 from pipeline.counts.counter_file import CounterFacts, look_at
 from pipeline.executors import Executor
 from pipeline.run import manifest
@@ -60,6 +60,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         source=source.description if source is not None else "",
         weights=plan.described(run.manifest.weights),
         weighted=run.manifest.weighted,
+        not_taken=NotTaken(**statistics.not_taken),
     )
     return Counted(*run.counter, facts, statistics)
 
@@ -69,6 +70,8 @@ def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
     lost = ", ".join(map(str, facts.losses))
     if facts.pieces == 0:
         nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
+        if facts.not_taken.left_out_documents and not facts.documents:
+            raise InputError(f"the sample is empty: {facts.not_taken}; give a larger --sample, or another --seed")
         why = f": {lost or nothing}"
         hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
         raise InputError(f"the corpus holds no text to count{why}{hint}")

@@ -36,8 +36,9 @@ class ChunkTask:
     """One chunk to read: spans of files, and how to read their text.
 
     sizes: the spans' bytes of text, as planned. budget_bytes: for the text being read and what is made of it.
-    grant, copies: of the memory limit, as for `ReadBudget`. special_tokens: that separate documents; rules: of added
-    tokens that do not have the plain one, also of those that separate nothing.
+    grant, copies: of the memory limit, as for `ReadBudget`. special_tokens: that separate documents; ending: how many
+    of the first end documents that the judge may leave out or cut; rules: of added tokens that do not have the plain
+    one, also of those that separate nothing.
     """
 
     work: ClassVar[str]
@@ -47,6 +48,7 @@ class ChunkTask:
     spans: tuple[FileSpan, ...]
     pattern: CompiledPattern
     special_tokens: tuple[bytes, ...]
+    ending: int = 1
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
     judge: DocumentJudge = DocumentJudge()
     max_piece_bytes: int | None = None
@@ -62,9 +64,16 @@ class ChunkTask:
         special_tokens = {*self.special_tokens}
         return [token for token in (text.encode() for text in self.rules) if token not in special_tokens]
 
+    @property
+    def tokens(self) -> tuple[list[bytes], list[bytes]]:
+        """The tokens that separate documents, and those that are cut out of documents."""
+        special = [*self.special_tokens]
+        ending = self.ending if self.judge.selects else len(special)
+        return special[:ending], special[ending:] + self.added_tokens
+
     def cutting(self) -> Cutting:
         """Return where the text can be cut."""
-        return cutting_of(self.special_tokens, self.rules, self.pattern, whole_documents=self.judge.drops_documents)
+        return cutting_of(self.special_tokens, self.rules, self.pattern, judge=self.judge, ending=self.ending)
 
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
@@ -88,10 +97,11 @@ class CountTask(ChunkTask):
         self, cutter: Any, spill: Callable[[_core.ChunkCounter], None], window_bytes: int = WINDOW_BYTES
     ) -> tuple[_core.ChunkCounter, _core.ChunkCounter]:
         """Return the counter that text is fed to, and the one that has the pieces: they are one here."""
+        special_tokens, added_tokens = self.tokens
         counter = _core.ChunkCounter(
             cutter,
-            list(self.special_tokens),
-            added_tokens=self.added_tokens,
+            special_tokens,
+            added_tokens=added_tokens,
             judge=self.judge,
             max_piece_bytes=self.max_piece_bytes,
             budget_bytes=self.budget_bytes,
@@ -285,12 +295,15 @@ def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryErro
     """Return the error for a piece, or a document that may be dropped, that exceeds the budget."""
     if len(error.args) != 2:
         return TrainingError(f"{task} cannot be {task.work}: memory is short; give a larger --memory-limit")
-    what, cut = "piece", "" if task.max_piece_bytes else ", --max-piece-bytes"
+    what, judging = "piece", ""
     if task.judge.drops_documents:
-        what, cut = "document", ", --errors replace"  # it is judged whole
+        what, judging = "document", ", --errors replace"  # it is judged whole
+    if task.judge.sample is not None:
+        what, judging = "document", ", no --sample"
+    cut = judging or ("" if task.max_piece_bytes else ", --max-piece-bytes")
     remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
     if task.work == "encoded":  # the tokenizer says what cuts
-        remedy = ", --errors replace or fewer --workers" if task.judge.drops_documents else " or fewer --workers"
+        remedy = f"{judging} or fewer --workers"
     return TrainingError(
         f"{location(error.args[0])}: about here a {what} of {format_bytes(error.args[1])} or more starts, too much for "
         f"the {format_bytes(task.budget_bytes)} of a worker; give a larger --memory-limit{remedy}"

@@ -43,9 +43,9 @@ class PreparedText:
         token: Callable[[int, bytes], object],
         end: Callable[[bool], object],
     ) -> None:
-        # Where documents may be dropped, `reading` must know the special tokens that separate them.
-        self.special_tokens = list(task.special_tokens) if task.judge.drops_documents else []
-        self.sink = _core.ChunkText(self.special_tokens, judged=task.judge.drops_documents)
+        # Where documents may be dropped or cut, `reading` must know the special tokens that separate them.
+        self.tokens = task.tokens if task.judge.needs_whole_documents else ([], [])
+        self.sink = _core.ChunkText([*self.tokens[0], *self.tokens[1]], judged=task.judge.drops_documents)
         self.automaton: Any = compile_pattern("gpt2").automaton  # any: pieces are put together again
         self.budget_bytes = task.budget_bytes
         self._incoming = IncomingText(search, _PREPARED_BYTES)
@@ -77,8 +77,9 @@ class PreparedCounter(_core.ChunkCounter):
 
     def __init__(self, task: ChunkTask, search: SpecialSearch, pieces: _core.ChunkCounter) -> None:
         self._text = PreparedText(task, search, self._stretch, self._token, self._end)
+        special_tokens, added_tokens = self._text.tokens
         options: dict[str, Any] = {"judge": task.judge, "budget_bytes": task.budget_bytes, "sink": self._text.sink}
-        super().__init__(self._text.automaton, self._text.special_tokens, **options)
+        super().__init__(self._text.automaton, special_tokens, added_tokens=added_tokens, **options)
         self._pieces, self._separators = pieces, len(task.special_tokens)
         self._documents = self._special_tokens = 0
         self._in_document = False

@@ -55,6 +55,7 @@ class EncodingSummary(Result):
             (
                 ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
                 ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
+                ("left out", str(corpus.not_taken)),
                 ("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
                 ("tokens", f"{corpus.tokens:,}{rate}"),
                 ("validation", f"{validation:,} of these tokens" if validation else ""),

@@ -7,16 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.base.printable import printable
 from pipeline.base.units import format_bytes
+from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.parts import Rows, Table
 from pipeline.reports.tables import sentences_table, sizes, special_token_table
 from pipeline.reports.verdict import SKIPPED
 
 MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept as you edit it. -->"
-_OPTIONS = ("pattern", "tie break", "min frequency", "superwords from", "add bos")
+_OPTIONS = (
+    *("pattern", "tie break", "min frequency", "superwords from", "add bos"),
+    *("sample", "seed", "max document chars"),
+)
 
 
-def model_card(options: Mapping[str, str], numbers: Numbers, answers: Sequence[tuple[str, str]]) -> str:
+def model_card(
+    options: Mapping[str, str], numbers: Numbers, corpus: CorpusFacts, answers: Sequence[tuple[str, str]]
+) -> str:
     """Return the card: what the tokenizer is, how to load it, and how it cuts text.
 
     options: as it was made with; answers: the verdict.
@@ -25,8 +31,9 @@ def model_card(options: Mapping[str, str], numbers: Numbers, answers: Sequence[t
     facts = Rows(
         (
             ("vocabulary", f"{size:,} tokens, byte-level BPE"),
-            *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False")),
+            *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False", "0")),
             ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
+            *((("left out", corpus.not_taken),) if str(corpus.not_taken) else ()),
             *((question, answer) for question, answer in answers if question != SKIPPED),
         )
     )

@@ -102,6 +102,7 @@ class Summary(Result):
         return (
             ("run", self.directory if whole else ""),
             ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
+            ("left out", str(corpus.not_taken)),
             ("skipped/altered", corpus.losses if whole else in_one_line(corpus.losses, "report.txt")),
             ("newer characters", corpus.newer_characters() if whole else ""),
             ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),

@@ -13,11 +13,12 @@ from pipeline.corpus.listing import Listing
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import manifest
 from pipeline.run.directory import Directory
+from pipeline.run.ids import Roles
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import cut_by, on_regex, pattern_of
-from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of
+from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of, with_share
 from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.values import parse_added_tokens
@@ -40,8 +41,6 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
                 f"{directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
                 "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
             )
-        counting = {"added_tokens": None, **options.of_stage("count")}
-        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
         if not options.inputs:
             runner.inform(f"resuming with the corpus of {directory}")
             plan = stored.manifest.plan
@@ -52,19 +51,24 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
             readable, runner.listener, directory, weights=requested.weights, may_be_empty=stored is not None
         )
         directory.refuse_corpus_inside(file.path for file in listing.files)
+        counting = with_share(requested.of_stage("count"), listing.files)
+        if stored is not None:
+            asked = {"added_tokens": None, **counting}
+            manifest.refuse_other_options(directory, "counting", stored.manifest.counting, asked)
         if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
             raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
-        return _planned(runner, directory, stored, listing, requested)
+        new = Run(directory, Manifest(counting, cut_by(pattern_of(requested))))
+        return _planned(runner, new, stored, listing, requested)
 
 
-def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
-    """Return the run of these files. options: with the inputs as they are named."""
-    cutting, inputs, weighting = cut_by(pattern_of(options)), options.inputs, options.weights
+def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
+    """Return the run of these files: the stored one, or the new one with a plan. options: with inputs as named."""
+    directory, cutting, inputs, weighting = new.directory, new.manifest.cutting, options.inputs, options.weights
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-    before = stored.manifest if stored else Manifest(options.of_stage("count"), cutting)
+    before = (stored or new).manifest
     if before.cutting != cutting:
         raise RunDirectoryError(
             f"{directory} was cut by {' '.join(before.cutting.values())}, here it would be by "
@@ -73,7 +77,7 @@ def _planned(runner: Runner, directory: Directory, stored: Run | None, listing: 
     added = before.plan.added_files(directory, listing, runner.listener)
     plan, weights = replace(before.plan.reopened(listing), empty=listing.empty), before.weights
     if added:
-        plan = _extended(runner, plan, added, listing, options)
+        plan = _extended(runner, replace(before, plan=plan), added, listing, options)
     if inputs or stored is None:
         plan = plan.of_inputs(inputs or (), listing)
         weights = () if weighting is None else plan.weights(weighting, inputs or ())
@@ -123,16 +127,16 @@ def _refuse_another_corpus(directory: Directory) -> None:
 
 
 def _extended(
-    runner: Runner, plan: Plan, added: tuple[CorpusFile, ...], listing: Listing, options: CountOptions
+    runner: Runner, before: Manifest, added: tuple[CorpusFile, ...], listing: Listing, options: CountOptions
 ) -> Plan:
-    """Return the plan with chunks for the files of a listing that it does not have."""
-    pattern, workers = pattern_of(options), runner.reserve(None)
-    counting = options.of_stage("count")
+    """Return the plan of a manifest with chunks for the files of a listing that it does not have."""
+    pattern, workers, counting = pattern_of(options), runner.reserve(None), before.counting
     cutting = cutting_of(
         special_bytes(counting),
         rules_of(counting),
         pattern,
-        whole_documents=DocumentJudge.of(counting).drops_documents,
+        judge=DocumentJudge.of(counting),
+        ending=len(ending_bytes(counting)),
         text_field=options.text_field,
         between_frames=True,
     )
@@ -140,13 +144,26 @@ def _extended(
     default = default_chunk_bytes(corpus_bytes(added), workers.count, work_bytes, slow=on_regex(pattern))
     owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
     apart = tuple(owners[file] for file in added) if owners else ()
-    return plan.extended(added, cutting, options.chunk_size or default, apart)
+    return before.plan.extended(added, cutting, options.chunk_size or default, apart)
+
+
+def ending_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """List the texts that end documents where these are left out or cut: the separator, as `encode` has it, and others.
+
+    Other special tokens are a part of a document.
+    """
+    separator = Roles().separator_among(_special_tokens(counting))
+    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *counting["split_at"]]))
 
 
 def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """List the texts that separate documents, by the counting options of a manifest: special tokens, then others."""
-    special_tokens = [] if counting["special_tokens_as_text"] else counting["special_tokens"]
-    return tuple(text.encode() for text in dict.fromkeys([*special_tokens, *counting["split_at"]]))
+    """List the texts that separate documents, by the counting options of a manifest: first those of `ending_bytes`."""
+    special_tokens = (text.encode() for text in _special_tokens(counting))
+    return tuple(dict.fromkeys([*ending_bytes(counting), *special_tokens]))
+
+
+def _special_tokens(counting: Mapping[str, Any]) -> Sequence[str]:
+    return [] if counting["special_tokens_as_text"] else counting["special_tokens"]
 
 
 def rules_of(counting: Mapping[str, Any]) -> dict[str, TokenRule]:

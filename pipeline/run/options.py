@@ -19,7 +19,10 @@ from pipeline.run.record import CALL, IN_GROUPS, Record, argument, as_in, record
 from pipeline.run.stored import plain
 from pipeline.storage import Location
 
-READING_OPTIONS = ("input_format", "compression", "text_field")  # where the text is, not what its pieces are
+READING_OPTIONS = (  # where the text is and which of it is read, not what its pieces are
+    *("input_format", "compression", "text_field"),
+    *("sample", "seed", "max_document_chars"),
+)
 _input, _vocabulary, _special, _shards, _order, _packing, _, _output, _resource, _other = IN_GROUPS
 
 
@@ -126,6 +129,13 @@ class TextOptions(CorpusOptions):
         "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
         "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a", "NAME")
+    sample: float | int | None = _input("count", None, read.parse_sample,
+        "take this share of the documents, or about SIZE of the files' bytes, chosen by a hash of their content and "
+        "--seed", "SHARE|SIZE", keyword=float | int | str | None, advanced=True)
+    seed: int = _input("count", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N",
+        advanced=True)
+    max_document_chars: int | None = _input("count", None, parse_whole_number(1, (1 << 62) - 1),
+        "take only this many characters (code points) of a document, the first", "N", advanced=True)
 
 
 class PieceOptions(Values):
@@ -272,6 +282,8 @@ class EncodeFilesOptions(TextOptions):
 
     documents: str = _shards("encode", "separator", read.parse_one_of("separator", "offsets"),
         "mark the end of a document by the separator after it, or by offsets in a file", "NAME", advanced=True)
+    complement: bool = _input("encode", False, read.parse_flag, "take the documents that --sample leaves out",
+        advanced=True)
     separator: str | None = _shards("encode", None, read.parse_text,
         "special token after each document; default: the separator of the training corpus", "TEXT", advanced=True)
     special_tokens_in_text: str = _shards("encode", "tokens", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
@@ -286,7 +298,7 @@ class RowOptions(Values):
         "hold this share of documents or rows out for validation, chosen by a hash of their content", "SHARE")
     val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
         "hold documents or rows of this many tokens together out for validation", "N", advanced=True)
-    seed: int = _order("encode", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N")
+    seed: int = as_in(TextOptions, "seed", group="Order and split", advanced=False)
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
         "format of shards: npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron, mds",
         "NAME", examples=read.shard_formats)
@@ -312,6 +324,7 @@ class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOption
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
         "number of times to take the corpus, each in another order if it is shuffled", "N")
+    seed: int = as_in(RowOptions, "seed")
     position_ids: bool = _packing("encode", False, read.parse_flag,
         "add columns position_ids and document_ids (best-fit has them in any case)", advanced=True)
     add_bos: bool = as_in(VocabularyOptions, "add_bos")

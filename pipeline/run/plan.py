@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
@@ -282,6 +282,22 @@ def owners_of(options: CountOptions, listing: Listing) -> tuple[int, ...]:
 def corpus_bytes(files: Sequence[CorpusFile]) -> int:
     """Return the bytes of all files together."""
     return sum(file.size for file in files)
+
+
+def with_share(options: Mapping[str, Any], files: Sequence[CorpusFile]) -> dict[str, Any]:
+    """Return options with the share of documents that a size means in `--sample`: of the bytes of these files.
+
+    A seed of nothing that is chosen is 0. Raises `UsageError` for the complement of all documents.
+    """
+    if "sample" not in options:
+        return {**options}
+    if isinstance(sample := options["sample"], int):
+        total = corpus_bytes(files)
+        sample = sample / total if sample < total else None
+    if options.get("complement") and sample is None:
+        raise UsageError("--complement takes the documents that --sample leaves out: give a --sample that leaves some")
+    chooses = sample or options.get("shuffle") or options.get("weights")
+    return {**options, "sample": sample, "seed": options["seed"] if chooses else 0}
 
 
 def default_chunk_bytes(corpus_bytes: int, workers: int, worker_bytes: int, *, slow: bool = False) -> int:

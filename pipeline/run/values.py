@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.base.errors import unfit
 from pipeline.base.printable import BYTE_ORDER
-from pipeline.base.units import THOUSANDS, parse_whole_number
+from pipeline.base.units import THOUSANDS, parse_bytes, parse_whole_number
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run.ids import MAX_IDS, check_special_tokens
 from pipeline.run.stored import stored
@@ -279,6 +279,16 @@ def parse_share(value: object) -> float:
     if not 0 < share < 1:
         raise ValueError("a share such as 1% or 0.01")
     return share
+
+
+def parse_sample(value: object) -> float | int:
+    """Read a share between 0 and 1, a float, or a size in bytes, a whole number: `1%`, `0.01`, `2GB`."""
+    with contextlib.suppress(ValueError):
+        return parse_share(value)
+    with contextlib.suppress(ValueError):
+        if (size := parse_bytes(value)) > 1:
+            return size
+    raise ValueError("a share below 1 such as 1% or 0.01, or a size such as 2GB")
 
 
 def parse_weight(value: object) -> Fraction:

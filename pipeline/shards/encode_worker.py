@@ -138,7 +138,7 @@ def make_ids(
         if prepared:
             feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
         else:
-            feeding = _Feeding(part, cutter, ids, ids, sink, (list(part.special_tokens), part.added_tokens))
+            feeding = _Feeding(part, cutter, ids, ids, sink, part.tokens)
 
         def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
             in_text.enter(FileSpan(file, start, stop))
@@ -156,6 +156,7 @@ def make_ids(
             text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
             losses=tally.kinds,
             special_found=counts,
+            not_taken=feeding.statistics()["not_taken"],
         )
     text_tokens, text_bytes = ids.text()  # without added tokens
     total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)
@@ -234,7 +235,7 @@ class _PreparedFeeding(_Feeding):
         search = SpecialSearch(special, model.preparation)
         self._encoding = _core.ChunkCounter(cutter, [], budget_bytes=task.budget_bytes, sink=ids)
         self._text = PreparedText(task, search, self._stretch, self._token, self._end)
-        super().__init__(task, self._text.automaton, self._text.sink, ids, sink, (self._text.special_tokens, []))
+        super().__init__(task, self._text.automaton, self._text.sink, ids, sink, self._text.tokens)
         self._index = {id_: index for index, id_ in enumerate(special.values())}
         self._added = {id_: len(text.encode()) for text, id_ in special.items() if id_ not in model.special_ids}
         self._continues = False

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.skipped_or_altered import Tallies
+from pipeline.counts.chunk_statistics import NotTaken
 from pipeline.executors import ignore
 from pipeline.run.stored import plain, stored
 from pipeline.shards.formats import shard_format, single_format
@@ -63,7 +64,8 @@ class EncodedCorpus:
     dtype: of an id, little-endian: uint16 or uint32. vocab_size: all ids are below it. documents_by: "separator" or
     "offsets"; separator: the special token that ends a document, if any. tokens, documents: in all shards. files,
     read_bytes: what was read; text_bytes, text_tokens: of its text, without special tokens, in NFC where the tokenizer
-    makes it. losses: skipped or altered input: kind -> count and first locations. tokenizer, encoding:
+    makes it. not_taken: text that was left out as asked. losses: skipped or altered input: kind -> count and first
+    locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
     options that changed the order of the corpus; index: what the format adds to the directory; options: those of
@@ -95,6 +97,7 @@ class EncodedCorpus:
     about: dict[str, Any] = field(default_factory=dict)
     text_tokens: int | None = None
     read_bytes: int = 0
+    not_taken: NotTaken = NotTaken()
 
     @property
     def bytes_per_token(self) -> float | None:

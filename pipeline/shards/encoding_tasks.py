@@ -96,6 +96,7 @@ def task_of(
         pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
         text_field=options.text_field,
         special_tokens=separating_tokens(model, separator),
+        ending=int(separator is not None),
         rules=model.preparation.rules,
         judge=DocumentJudge.of(vars(options)),
         budget_bytes=workers.text_bytes,

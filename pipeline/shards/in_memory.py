@@ -12,7 +12,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.memory import Broker
 from pipeline.run.options import EncodeFilesOptions
 from pipeline.run.patterns import on_regex, slowness
-from pipeline.run.plan import Plan, list_corpus
+from pipeline.run.plan import Plan, list_corpus, with_share
 from pipeline.shards import plan as planning
 from pipeline.shards.chunk_ids import Made
 from pipeline.shards.encode_worker import IdsTask
@@ -67,6 +67,7 @@ def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
     listing = list_corpus(values, warn_of)
+    values = replace(values, sample=with_share(vars(values), listing.files)["sample"])
     id_bytes = ID_BYTES[dtype_of(model)]
     plan = planning.cut_corpus(listing, model, values)
     ids, ends = bytearray(), array("Q")

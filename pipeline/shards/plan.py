@@ -32,7 +32,7 @@ from pipeline.run.options import (
     with_defaults,
 )
 from pipeline.run.patterns import on_regex
-from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights
+from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights, with_share
 from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.workers import worker_count
@@ -142,7 +142,7 @@ def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
         **{name: getattr(options, name) for name in READING_OPTIONS},
         **asdict(DocumentJudge.of(vars(options))),
         **options.of_stage("encode", "mix"),
-        "seed": options.seed if options.shuffle or options.weights else 0,  # of choices that are made
+        "seed": options.seed,
         "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),
@@ -160,12 +160,12 @@ def open_encoding(
     """Return the encoding that is requested: the stored one, or a new one with its plan, which `cut` makes."""
     stored = None if options.overwrite else shards.load(directory)
     weights = options.weights if isinstance(options, EncodeOptions) else None
-    if stored is not None:
-        manifest.refuse_other_options(directory, "encoding", stored.options, requested)
     with with_standard_input(directory, options) as reading:
         listing = list_corpus(reading, runner.listener, directory, weights=weights, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
+        requested = with_share(requested, listing.files)
         if stored is not None:
+            manifest.refuse_other_options(directory, "encoding", stored.options, requested)
             added = stored.plan.added_files(directory, listing, runner.listener)
             if added:
                 raise RunDirectoryError(
@@ -233,14 +233,15 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     separator = separator_of(model, options) or ""
     special_tokens, rules = _recognised(model, options)
     judge = DocumentJudge.of(vars(options))
-    reading: dict[str, Any] = {"whole_documents": judge.drops_documents, "text_field": options.text_field}
+    reading: dict[str, Any] = {"judge": judge, "ending": int(bool(separator)), "text_field": options.text_field}
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
     if model.is_prepared:  # a stretch is prepared as a whole
         cutting = replace(cutting, automaton=None, whole_documents=True)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
-    if (model.front or model.behind) and (judge.drops_documents or ends_alike[1:]):
-        # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped.
+    if judge.selects or ((model.front or model.behind) and (judge.drops_documents or ends_alike[1:])):
+        # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped. And a
+        # separator is left out with the document before it.
         cuts = separator.encode() in cutting.special_tokens
         cutting = replace(
             cutting,

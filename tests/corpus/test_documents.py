@@ -25,3 +25,6 @@ def test_the_default_judge_is_that_of_the_default_options():
 @pytest.mark.parametrize("errors", ["replace", "strict", "skip"])
 def test_only_documents_that_may_be_dropped_are_judged_whole(errors):
     assert DocumentJudge(errors).drops_documents is (errors == "skip")
+    assert DocumentJudge(errors).needs_whole_documents is (errors == "skip")
+    for selecting in ({"sample": 0.5}, {"max_document_chars": 1}):
+        assert DocumentJudge(errors, **selecting).needs_whole_documents

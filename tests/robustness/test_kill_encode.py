@@ -51,7 +51,7 @@ ORDERED = ("--shuffle", "--val-fraction", "0.3", "--shard-format")
 SINGLE = ("--shuffle", "--documents", "offsets", "train.bin")  # the name of a single file
 FAST = [
     ("--shard-format", "npy"),
-    ("--documents", "offsets"),
+    ("--documents", "offsets", "--sample", "60%", "--max-document-chars", "700"),
     ("--shard-format", "parquet"),
     (*CHAT, "arrow", "--pack", "neat"),
 ]

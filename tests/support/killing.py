@@ -110,6 +110,7 @@ CASES = [
     Case("many formats", _many_formats, _LESS),
     Case("lines", _lines, ("--chunk-size", "4KiB", "--input-format", "lines", "--special-tokens-as-text")),
     Case("standard input", _standard_input, _LESS),
+    Case("selected", _many_formats, (*_LESS, "--sample", "60%", "--seed", "2", "--max-document-chars", "50")),
     Case("several sizes", _one_text, (*_LESS, "--min-piece-count", "2"), sizes=(500, 300, 700)),
     Case("spills", _many_pieces, (*_SPILLS, "--min-piece-count", "2"), spills=True),
     Case("another vocabulary", _one_text, ("--min-frequency", "3"), sizes=(600, 400), command="merge"),

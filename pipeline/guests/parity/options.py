@@ -56,6 +56,9 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     normalize: str = as_in(PieceOptions, "normalize", shown="",
         help="the normal form of such text, none or nfc; default: as RUN, else none")
     text_field: str = as_in(TextOptions, "text_field")
+    sample: float | int | None = as_in(TextOptions, "sample")
+    seed: int = as_in(TextOptions, "seed")
+    max_document_chars: int | None = as_in(TextOptions, "max_document_chars")
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
 
 

@@ -26,7 +26,8 @@ template <>
 struct type_caster<bpe::DocumentJudge> {
   NB_TYPE_CASTER(bpe::DocumentJudge, const_name("DocumentJudge"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
-    return read_fields(source, field("errors", value.errors));
+    return read_fields(source, field("errors", value.errors), field("sample", value.sample), field("seed", value.seed),
+                       field("complement", value.complement), field("max_document_chars", value.max_document_chars));
   }
 };
 
@@ -133,6 +134,14 @@ nb::dict statistics_of(const Counter& self) {
   note("replacements", statistics.replacements), note("documents_skipped", statistics.documents_skipped);
   note("pieces_cut", statistics.pieces_cut);
   result["noted"] = noted;
+  nb::dict not_taken;
+  for (const auto& [what, out] :
+       {std::pair<std::string, bpe::LeftOut>{"left_out_", statistics.left_out}, {"cut_", statistics.cut}}) {
+    not_taken[(what + "documents").c_str()] = out.documents;
+    not_taken[(what + "bytes").c_str()] = out.bytes;
+    not_taken[(what + "characters").c_str()] = out.characters;
+  }
+  result["not_taken"] = not_taken;
   return result;
 }
 
@@ -243,7 +252,8 @@ void bind_counter(nb::module_& module) {
           "The bytes of the pieces that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
-           "bytes, documents, pieces, special_tokens, invalid_bytes; noted: of each kind of input that was skipped or "
+           "bytes, documents, pieces, special_tokens, invalid_bytes; not_taken: documents, bytes and "
+           "characters that the judge left out or cut; noted: of each kind of input that was skipped or "
            "altered, how often it occurred, and where the first eight are, from the first byte fed.");
 }
 

@@ -17,7 +17,8 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
       specials_(std::move(specials)),
       separators_(separators),
       options_(options),
-      limit_(options.window_bytes) {
+      limit_(options.window_bytes),
+      left_characters_(options.judge.max_document_chars.value_or(0)) {
   if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
     throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();
@@ -26,7 +27,7 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
 
 size_t ChunkCounter::bytes() const {
   return capacity_ + normal_.capacity() + (known_ ? known_->bytes() : 0) + repaired_.capacity() * sizeof(Repaired) +
-         table_.bytes() + (open_document_ ? open_document_->bytes() : 0);
+         held_.capacity() + table_.bytes() + (open_document_ ? open_document_->bytes() : 0);
 }
 
 void ChunkCounter::clear_counts() {
@@ -36,7 +37,7 @@ void ChunkCounter::clear_counts() {
 
 bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
   const size_t to_write = longest_ * (kPieceCopies - kUncutCopies - 1);
-  return window_bytes + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes +
+  return window_bytes + held_.capacity() + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes +
              (open_document_ ? open_document_->bytes() : 0) + to_write <=
          options_.budget_bytes;
 }
@@ -95,6 +96,11 @@ void ChunkCounter::append(const uint8_t* bytes, size_t size) {
 
 void ChunkCounter::feed(const uint8_t* bytes, size_t size, bool end) {
   statistics_.bytes += size;
+  options_.judge.selects() ? select(bytes, size, end) : read(bytes, size, end);
+  if (end && options_.sink) options_.sink->end_of_text();
+}
+
+void ChunkCounter::read(const uint8_t* bytes, size_t size, bool end) {
   while (size) {
     const size_t taken = std::min(size, limit_ - size_);
     append(bytes, taken);
@@ -132,12 +138,7 @@ void ChunkCounter::process(bool end) {
     if (options_.judge.drops_documents()) check_text(end);  // continues where an invalid document stopped it
   }
   searched_ = limit;
-  if (end) {
-    finish_document(limit);
-    if (options_.sink) options_.sink->end_of_text();
-  } else {
-    continue_document(limit);
-  }
+  end ? finish_document(limit) : continue_document(limit);
   move_to_front();
 }
 
