@@ -129,6 +129,7 @@ def count(
     ray: bool | str | None = ...,
     weights: Sequence[float | str] | None = ...,
     split_at: str | Sequence[str] = ...,
+    part: str | None = ...,
 ) -> Summary: ...
 
 def diff(

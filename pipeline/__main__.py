@@ -49,7 +49,13 @@ def main() -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)  # while Python exits, it would print a traceback
     gc.freeze()  # nothing is collected when Python exits, which would take as long as all imports
-    return _flush_stdout(_TERMINATED if terminated and code == _INTERRUPTED else code)
+    interrupted = code == _INTERRUPTED
+    code = _flush_stdout(_TERMINATED if terminated and interrupted else code)
+    if interrupted:  # in code that Python executes from text it notes a Ctrl-C, and would end by that signal
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 def _handle_signals(terminated: list[int]) -> None:

@@ -21,6 +21,7 @@ from pipeline.shards import manifest as shards
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
 from pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
 from pipeline.storage import Location, existing, names_in
+from pipeline.storage.holders import parts_of
 from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from pipeline.tokenizer.formats.files import load_model, tokenizer_home
@@ -88,12 +89,24 @@ def _run(run: Run) -> Facts:
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
         **(_left_out(known.summary.corpus.not_taken) if (known := report.load(run)) else {}),
         "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
+        **_parts(run.directory),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),
         "tokenizers": [_facts(_tokenizer(where)) for where in tokenizers],
     }
     return _facts(facts)
+
+
+def _parts(directory: Directory) -> dict[str, Any]:
+    """Return the processes that work in a directory as parts (`--part`), or did, and what each does."""
+    parts = sorted(parts_of(directory.location), key=lambda one: [*map(int, one.part.split("/")), one.process])
+    shown = [
+        f"{one.part}: {one.state} ({one.host}, process {one.process}"
+        + (f", last seen {one.seen_s:.0f} s ago)" if one.state in ("running", "dead") else ")")
+        for one in parts
+    ]
+    return {"parts": shown} if shown else {}
 
 
 def _tokenizer(path: Location) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.sampling import choose
+from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.counts.counted import Counted, text_counters
 from pipeline.executors import Executor
 from pipeline.merges.merge_list import MergeList
@@ -162,6 +163,24 @@ def sections_of(executor: Executor, run: Run, trained: Trained, listener: Listen
     return sections
 
 
+def summary_of(runner: Runner, run: Run, corpus: CorpusFacts, **facts: Any) -> Summary:
+    """Return the result of a command in a run, with what it took so far."""
+    runner.watch.look()
+    used = runner.executor.used()
+    return Summary(
+        run.directory.location,
+        run.manifest.counting["pattern"],
+        corpus,
+        stages=runner.times,
+        peak_memory_bytes=runner.watch.peak_bytes,
+        retries=runner.executor.retries,
+        nodes=0 if used is None else used.nodes,
+        peak_node_bytes=0 if used is None else used.peak_bytes,
+        stage_peak_bytes=dict(runner.watch.stage_peaks),
+        **facts,
+    )
+
+
 def write_summary(
     runner: Runner,
     run: Run,
@@ -174,20 +193,7 @@ def write_summary(
 
     options: with which a tokenizer was made.
     """
-    runner.watch.look()
-    used = runner.executor.used()
-    summary = Summary(
-        run.directory.location,
-        run.manifest.counting["pattern"],
-        counted.facts,
-        stages=runner.times,
-        peak_memory_bytes=runner.watch.peak_bytes,
-        retries=runner.executor.retries,
-        nodes=0 if used is None else used.nodes,
-        peak_node_bytes=0 if used is None else used.peak_bytes,
-        stage_peak_bytes=dict(runner.watch.stage_peaks),
-        **facts,
-    )
+    summary = summary_of(runner, run, counted.facts, **facts)
     if (before := load(run)) is not None and before.made_by:
         flags = ", ".join(one for one in before.made_by if one.startswith("--"))
         again = f"to make it again: {shlex.join(before.made_by)}"

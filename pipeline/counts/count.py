@@ -27,8 +27,10 @@ from pipeline.run.manifest import KEPT, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import ending_bytes, rules_of, special_bytes
 from pipeline.run.options import CountOptions
+from pipeline.run.parts import PartDone
 from pipeline.run.patterns import on_regex, pattern_of, slowness
 from pipeline.run.runner import Runner, Stage
+from pipeline.storage import existing
 from pipeline.storage.atomic import make_directory
 
 STAGE = "counting"
@@ -116,6 +118,30 @@ def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: C
 
 def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
+    of_chunks = runner.run(_counting(runner, run, pattern))
+    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    return sum(of_chunks, ChunkStatistics())
+
+
+def count_part(runner: Runner, run: Run, pattern: CompiledPattern) -> tuple[PartDone, ChunkStatistics]:
+    """Count the chunks of the runner's part that have no counters; returns the statistics of the part's chunks.
+
+    Raises `RunDirectoryError` if another process works in the directory alone meanwhile.
+    """
+    assert runner.part is not None, "a part"
+    stage, statistics = _counting(runner, run, pattern), ChunkStatistics()
+    of_part = [index for index in range(len(stage.tasks)) if runner.part.has(index)]
+    before = sum(existing([run.chunk_path(index) for index in of_part]))
+    for _, of_chunk in runner.each(stage):
+        run.directory.require_lock()
+        statistics += of_chunk
+    there = sum(existing([run.chunk_path(index) for index in range(len(stage.tasks))]))
+    done = PartDone(str(runner.part), len(of_part), len(of_part) - before, there, len(stage.tasks))
+    return done, statistics
+
+
+def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[CountTask, ChunkStatistics]:
+    """Return the stage that counts the chunks of a run."""
     stored, plan = run.manifest.counting, run.manifest.plan
     make_directory(run.directory / "counts")
     workers = runner.reserve(len(plan.chunks))
@@ -143,7 +169,7 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
         counters = own_counters(run, [(task.output, task.fingerprint) for task in tasks], runner.executor)
         return [None if facts is None else facts.statistics for facts in counters]
 
-    stage = Stage(
+    return Stage(
         STAGE,
         "bytes",
         count_chunk,
@@ -153,6 +179,3 @@ def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkSta
         kept="counted",
         grant=workers,
     )
-    of_chunks = runner.run(stage)
-    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
-    return sum(of_chunks, ChunkStatistics())

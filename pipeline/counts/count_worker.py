@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline import _core
+from pipeline.base.errors import RunDirectoryError
 from pipeline.corpus.skipped_or_altered import Tally
 from pipeline.counts.checkpoint import Checkpoint, Checkpoints
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import CombineTask, combine, rewrite_as_counted
-from pipeline.counts.counter_file import PartPath, counter_partitions, part_paths, write_counter
+from pipeline.counts.counter_file import LookTask, PartPath, counter_partitions, look, part_paths, write_counter
 from pipeline.counts.feeding import CountTask, RegexCutter, Resumable, feed_chunk
 from pipeline.counts.looks_special import LooksSpecial
 from pipeline.run.stored import stored
@@ -35,6 +36,11 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
         counting = _Counting(task, cutter, part_path)
         try:
             statistics, rows = counting.count()
+        except RunDirectoryError:
+            [facts] = look(LookTask([(task.output, task.fingerprint)]))
+            if facts is None:
+                raise
+            return facts.statistics  # another process counted it meanwhile, and removed the parts that both had
         finally:
             counting.counter.clear_counts()
             del counting.counter, counting.reading  # they refer to `counting`, so only the garbage collector frees them

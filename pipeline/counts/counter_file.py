@@ -23,7 +23,7 @@ from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.stored import COUNTER_FORMAT, stored
 from pipeline.storage import Location, each, existing, sealed_parquet
 from pipeline.storage.atomic import parts_next_to, whole_file
-from pipeline.storage.scratch import own_mark
+from pipeline.storage.scratch import is_of_another, own_mark
 
 if TYPE_CHECKING:
     from pipeline.executors import Executor
@@ -76,16 +76,17 @@ def write_counter(
 
 @contextmanager
 def part_paths(output: Location) -> Iterator[PartPath]:
-    """Yield what names the parts of a future counter, files next to it, deleted before and after the block.
+    """Yield what names the parts of a future counter, files next to it, deleted after the block.
 
-    Only this process has these names: another one, on a node that is lost, may still work on the same counter, and
-    fails without its parts.
+    Only this process has these names: another one may work on the same counter. What dead processes of this machine
+    left is deleted before the block.
     """
     with parts_next_to(output) as path, ExitStack() as leaving:
 
         def remove() -> None:
             for part in path.parent.glob(f".{path.name}.*.part"):
-                part.unlink(missing_ok=True)
+                if not is_of_another(part.name.removeprefix(f".{path.name}.").partition(".")[0]):
+                    part.unlink(missing_ok=True)
 
         remove()
         leaving.callback(remove)

@@ -19,6 +19,7 @@ from pipeline.reports.parts import Part, Rows, Table
 from pipeline.reports.result import Advice, Result, plain, time_and_memory
 from pipeline.reports.tables import sections
 from pipeline.reports.verdict import recommended_size, verdict
+from pipeline.run.parts import PartDone
 from pipeline.run.stored import stored
 from pipeline.storage import Location
 from pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
@@ -70,6 +71,7 @@ class Summary(Result):
     sections: tuple[Section, ...] = ()
     changed_ids: dict[str, str] = field(default_factory=dict)  # of tokenizers that were replaced, in words
     removed: tuple[str, ...] = ()  # directories of tokenizers that were not made again
+    part: PartDone | None = None  # of a command with --part: the corpus is then what its chunks hold
 
     @property
     def tokenizer_directories(self) -> tuple[Location, ...]:
@@ -97,6 +99,8 @@ class Summary(Result):
     def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
         """Return what was done and the next command; whole: all that the report says, a fact a row."""
         corpus, vocabulary = self.corpus, self.vocabulary
+        if self.part is not None:
+            return self._rows_of_part(self.part)
         different = f"{corpus.pieces:,} pieces, of which {corpus.different_pieces:,} are different"
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
@@ -119,6 +123,17 @@ class Summary(Result):
             *((f"no {name} files", reason) for name, reason in self.refused.items() if whole),
             ("report", "" if whole else self.report),
             ("next", self._next_commands()[: None if whole else 1]),
+        )
+
+    def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
+        of_part = f"{format_bytes(self.corpus.bytes)}, {format_count(self.corpus.documents, 'documents')}"
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        return (
+            ("run", self.directory),
+            ("text of the part", f"{of_part} (pattern {self.pattern})"),
+            ("skipped/altered", self.corpus.losses),
+            ("time", time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)),
+            *part.rows("counted"),
         )
 
     def _written(self, *, whole: bool) -> Iterable[tuple[str, object]]:

@@ -5,7 +5,6 @@ corpus have such names, links resolved. A file that the manifest lists stays if 
 """
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import itertools
@@ -13,7 +12,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from pipeline.base.errors import OtherKindError, PipelineError, RunDirectoryErro
 from pipeline.corpus.files import CorpusFile
 from pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
 from pipeline.storage import names_in as stored_names
-from pipeline.storage.atomic import make_directory, write_json, write_whole
+from pipeline.storage.atomic import json_text, make_directory, write_whole
+from pipeline.storage.holders import OF_PART, PARTS
 
-_LOCK = ".lock"
 # What a directory with this manifest is, for other kinds that are asked to work in it.
 HOLDS = {
     "run.json": "a run",
@@ -37,7 +36,7 @@ LOG = "log.txt"
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
 COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_OF_RUN = (*RESULTS, "counts", "counter.parquet", COARSE, LOG)
+_OF_RUN = (*RESULTS, "counts", PARTS, "counter.parquet", COARSE, LOG)
 STANDARD_INPUT = "stdin"  # where copies of standard input are; each is named by the digest of its content
 COPY = re.compile("input-([0-9a-f]{32})")
 
@@ -84,19 +83,18 @@ class Directory:
         return self.location / name
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Work in the directory alone; make it if it is missing, and remove it if it has no manifest at the end.
+    def locked(self, part: str = "", tell: Callable[[str], object] = str) -> Iterator[None]:
+        """Work in the directory alone, or as a part; make it, and remove it if it has no manifest at the end.
 
-        Raises `RunDirectoryError` while another process works in it. The lock dies with its process; in a store it is
-        what `pipeline.storage.lock` can promise.
+        Raises `RunDirectoryError` while another process works in it, a part only while one does so alone. The lock dies
+        with its process where `pipeline.storage.lock` can promise that. tell: takes what is waited for.
         """
-        with contextlib.ExitStack() as leaving:
-            make_directory(self.location)
+        manifest_name = self.kind.manifest
+        held = lock.joined(self.location, part, manifest_name) if part else lock.held(self.location, tell)
+        with held, contextlib.ExitStack() as leaving:
             if isinstance(self.location, Remote):
-                leaving.enter_context(lock.held(self.location))
                 leaving.callback(scratch.sweep)  # of processes that were still dying when we began
-            else:
-                leaving.callback(os.close, _lock_file(self.location))
+            elif not part:
                 leaving.callback(self._remove_unused, self.location)
                 leaving.enter_context(_still_there(self.location))
             self._refuse_other_kinds()
@@ -115,7 +113,7 @@ class Directory:
     def _remove_unused(self, location: Path) -> None:
         if not (location / self.kind.manifest).exists():
             with contextlib.suppress(OSError):
-                (location / _LOCK).unlink()
+                (location / lock.LOCK).unlink()
                 location.rmdir()
 
     @property
@@ -140,16 +138,21 @@ class Directory:
 
     def require_lock(self) -> None:
         """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
-        if isinstance(self.location, Remote):
-            lock.require_ours(self.location)
+        lock.require_ours(self.location)
 
-    def write_manifest(self, document: dict[str, Any]) -> None:
-        """Write the manifest with its format version and digest, whole or not at all."""
+    def write_manifest(self, document: dict[str, Any], *, absent: bool = False) -> bool:
+        """Write the manifest with its format version and digest, whole or not at all; return whether it was written.
+
+        absent: write it only if there is none, whoever else does so at the same time.
+        """
         written_by = {"format_version": self.kind.format_version, "written_by": f"bpe-pipeline {__version__}"}
         document = written_by | document
         document["digest"] = fingerprint(document)
         self.require_lock()
-        write_json(self / self.kind.manifest, document)
+        if absent:
+            return lock.create(self / self.kind.manifest, json_text(document))
+        write_whole(self / self.kind.manifest, json_text(document))
+        return True
 
     def read_manifest(self) -> dict[str, Any] | None:
         """Return what the manifest says, or None; `RunDirectoryError` if it was altered or is of another format."""
@@ -234,6 +237,15 @@ class Directory:
             return stored_names(where)
         return []
 
+    def take_logs_of_parts(self) -> Iterator[bytes]:
+        """Delete what parts left, of which none works now; yields their logs."""
+        names = [name for name in self.names_in(self / PARTS) if OF_PART.fullmatch(name)]
+        if names and not self._leads_elsewhere(PARTS):
+            for name in names:
+                if name.endswith(".log"):
+                    yield (self / PARTS / name).read_bytes()
+            self.remove(f"{PARTS}/{name}" for name in names)
+
     def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
         """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""
         for path, name in self._inner_names(paths):
@@ -299,7 +311,11 @@ class Directory:
     def refuse_foreign_files(self) -> None:
         """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names."""
         for name in self._reserved_names():
+            if name == PARTS and all(map(OF_PART.fullmatch, self.names_in(self / PARTS))):
+                continue
             if self._holds_something(self / name):  # a run that is killed before its manifest is whole leaves none
+                if (self / self.kind.manifest).exists():  # that of another part, since we looked
+                    return
                 raise RunDirectoryError(
                     f"{self} holds {name} but no {self.kind.manifest}, so it may be somebody else's; choose another "
                     "--output, or replace it with --overwrite"
@@ -325,34 +341,8 @@ def _still_there(directory: Path) -> Iterator[None]:
         yield
     except (PipelineError, OSError) as error:
         failure = error
-    if not (directory / _LOCK).exists():
+    if not (directory / lock.LOCK).exists():
         reason = "it was removed while this command worked in it; run the command again"
         raise RunDirectoryError(f"{directory} is not complete: {reason}") from failure
     if failure is not None:
         raise failure
-
-
-def _lock_file(directory: Path) -> int:
-    """Lock a directory's lock file, again if its last holder removed it meanwhile, so that the lock holds nothing."""
-    path, holds, descriptor = directory / _LOCK, False, -1
-    while not holds:
-        make_directory(directory)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) and not directory.is_dir():
-                continue
-            reason = error.strerror
-            raise RunDirectoryError(f"{directory} cannot be written: {reason}; choose another --output") from None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with contextlib.suppress(FileNotFoundError):
-                holds = os.path.samestat(os.fstat(descriptor), path.stat())
-        except OSError:
-            raise RunDirectoryError(
-                f"another process is working on {directory}; wait for it, or choose another --output"
-            ) from None
-        finally:
-            if not holds:
-                os.close(descriptor)
-    return descriptor

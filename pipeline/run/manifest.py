@@ -199,14 +199,14 @@ class Run:
         return [self.directory / name for name in sorted(names)]
 
 
-def save(run: Run) -> None:
-    """Write `run.json`, whole or not at all."""
+def save(run: Run, *, absent: bool = False) -> bool:
+    """Write `run.json`, whole or not at all, or only if it is absent; return whether it was written."""
     manifest = run.manifest
     special = {name: without_defaults(options) for name, options in manifest.special.items()}
     merging = manifest.merging and without_defaults(manifest.merging)
     document = plain(replace(manifest, counting=without_defaults(manifest.counting), merging=merging, special=special))
     plan = document.pop("plan")
-    run.directory.write_manifest({**document, "versions": versions(), **plan})
+    return run.directory.write_manifest({**document, "versions": versions(), **plan}, absent=absent)
 
 
 def load(location: Location) -> Run | None:

@@ -75,6 +75,8 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
             f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
         )
     added = before.plan.added_files(directory, listing, runner.listener)
+    if runner.part and stored is not None:
+        return _as_planned(stored, listing, added, options)
     plan, weights = replace(before.plan.reopened(listing), empty=listing.empty), before.weights
     if added:
         plan = _extended(runner, replace(before, plan=plan), added, listing, options)
@@ -85,6 +87,8 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
         weights = plan.weights(weighting)
     run = Run(directory, replace(before, plan=plan, weights=weights))
     if stored is None:
+        if runner.part:  # the first process that has a plan decides for all
+            return run if manifest.save(run, absent=True) else open_run(runner, directory, options)
         return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
     if added or run.manifest.counter_fingerprint() != stored.manifest.counter_fingerprint():
         if not added:
@@ -93,6 +97,20 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
     if run != stored and not options.dry_run:
         manifest.save(run)
     return run
+
+
+def _as_planned(stored: Run, listing: Listing, added: tuple[CorpusFile, ...], options: CountOptions) -> Run:
+    """Return the run, which parts do not change; `RunDirectoryError` for more files or other weights."""
+    if added:
+        raise RunDirectoryError(
+            f"{stored.directory} was planned without {added[0].path}, and parts keep the plan: count the new files "
+            "into another --output and `combine` both, or count once without --part"
+        )
+    plan = stored.manifest.plan.reopened(listing)
+    if options.weights is not None:
+        requested, before = list(plan.weights(options.weights)), list(stored.manifest.weights)
+        manifest.refuse_other_options(stored.directory, "counting", {"weights": before}, {"weights": requested})
+    return replace(stored, manifest=replace(stored.manifest, plan=plan))
 
 
 def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
@@ -141,7 +159,8 @@ def _extended(
         between_frames=True,
     )
     work_bytes = workers.bytes - WRITE_BYTES
-    default = default_chunk_bytes(corpus_bytes(added), workers.count, work_bytes, slow=on_regex(pattern))
+    at_once = workers.count * (runner.part.count if runner.part else 1)
+    default = default_chunk_bytes(corpus_bytes(added), at_once, work_bytes, slow=on_regex(pattern))
     owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
     apart = tuple(owners[file] for file in added) if owners else ()
     return before.plan.extended(added, cutting, options.chunk_size or default, apart)

@@ -15,6 +15,7 @@ from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import values as read
 from pipeline.run.ids import Roles, SpecialTokens
+from pipeline.run.parts import AUTO, parse_part
 from pipeline.run.record import CALL, IN_GROUPS, Record, argument, as_in, records_of
 from pipeline.run.stored import plain
 from pipeline.storage import Location
@@ -86,6 +87,14 @@ class RayOptions(Values):
 
 class ClusterOptions(RayOptions, WorkOptions):
     """How work is done that a cluster can do."""
+
+
+class PartOptions(Values):
+    """How the work of one directory is shared by processes."""
+
+    part: str | None = _resource("run", None, parse_part,
+        "do the chunks of one of N processes: I/N, or auto in an array of Slurm or SGE; without it, a command does "
+        "the rest", "I/N", advanced=True, examples=lambda: (AUTO,))
 
 
 class OverwriteOptions(WorkOptions):

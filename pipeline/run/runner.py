@@ -6,12 +6,13 @@ A stage says what is to be done, not where: one that was interrupted is the same
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from pipeline.base import machine
+from pipeline.base.errors import refuse_if
 from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted
 from pipeline.base.log import log_to
 from pipeline.base.memory import Grant
@@ -20,10 +21,12 @@ from pipeline.base.units import format_apart, format_bytes
 from pipeline.executors import ONE_CORE, Executor, Need, Node
 from pipeline.run.directory import LOG, RUN, Directory, Kind, new_directory
 from pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from pipeline.run.options import OutputOptions, Values, WorkOptions
-from pipeline.run.standard_input import removed_if_refused
+from pipeline.run.options import OutputOptions, PartOptions, Values, WorkOptions
+from pipeline.run.parts import Part, part_of
+from pipeline.run.standard_input import NAME, removed_if_refused
 from pipeline.run.workers import thread_count, worker_count
 from pipeline.storage.atomic import appendable
+from pipeline.storage.holders import part_file
 
 OF_SUPERWORDS = " superwords"  # what the names of stages end with that learn them
 _log = logging.getLogger(__name__)
@@ -61,6 +64,7 @@ class Runner:
 
     workers: how many were asked for. times: seconds of each stage so far, None if its output was there already;
     suffix: of the names of stages. kept: what an interruption would leave, in words; None if nothing was changed yet.
+    part: the share of the tasks of each stage that is done here; None: all.
     """
 
     executor: Executor
@@ -71,6 +75,7 @@ class Runner:
     times: dict[str, float | None] = field(default_factory=dict)
     kept: str | None = ""
     suffix: str = ""
+    part: Part | None = None
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -94,19 +99,20 @@ class Runner:
         return self.broker.reserve(minimum, wanted, what, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
 
     def run(self, stage: Stage[Task, Result]) -> list[Result]:
-        """Do the tasks whose outputs are missing; return the results of all of them, in order."""
+        """Do the tasks whose outputs are missing; return the results of all of them, or of the part's, in order."""
         return [result for _, result in sorted(self.each(stage), key=lambda found: found[0])]
 
     def each(self, stage: Stage[Task, Result]) -> Iterator[tuple[int, Result]]:
         """Yield the result of each task by its index: those that are stored, then the others as they are done."""
-        stored = stage.stored(stage.tasks) if stage.stored else [None] * len(stage.tasks)
-        missing = [index for index, result in enumerate(stored) if result is None]
-        yield from ((index, result) for index, result in enumerate(stored) if result is not None)
+        own = [index for index in range(len(stage.tasks)) if self.part is None or self.part.has(index)]
+        stored = stage.stored([stage.tasks[index] for index in own]) if stage.stored else [None] * len(own)
+        missing = [index for index, result in zip(own, stored, strict=True) if result is None]
+        yield from ((index, result) for index, result in zip(own, stored, strict=True) if result is not None)
         _log.info("%s: %d tasks, %d to do", stage.name, len(stored), len(missing))
         if not missing:
             self.skip(stage.name)
             return
-        tasks, total = [stage.tasks[index] for index in missing], sum(stage.weights)
+        tasks, total = [stage.tasks[index] for index in missing], sum(stage.weights[index] for index in own)
         done = total - sum(stage.weights[index] for index in missing)
         begun = stage.begun(tasks) if stage.begun else 0
         grant = stage.grant
@@ -183,29 +189,46 @@ class Runner:
 
         `remove_partial`, which deletes what killed processes left, is called before and, if attempts failed, after it.
         """
-        remove_partial()
-        directory.separate_log()
-        with appendable(directory / LOG) as path, log_to(path), removed_if_refused(directory):
+        log = directory / LOG
+        if self.part is None:
+            remove_partial()
+            directory.separate_log()
+        else:  # others write at the same time
+            log = part_file(directory.location, str(self.part), "log")
+        with appendable(log) as path, log_to(path), removed_if_refused(directory):
+            if self.part is None:
+                _append(path, directory.take_logs_of_parts())
             _log.info("%s", without_secrets(str(options)))
             try:
                 yield
             except BaseException as error:
                 _log.error("stopped: %s: %s", type(error).__name__, error)
                 raise
-        if self.executor.retries:
+        if self.executor.retries and self.part is None:
             remove_partial()
+
+
+def _append(log: Path, texts: Iterable[bytes]) -> None:
+    for text in texts:
+        with log.open("ab") as file:
+            file.write(text)
 
 
 @contextlib.contextmanager
 def watched(
-    options: WorkOptions, executor: Executor, listener: Listener, broker: Broker | None = None
+    options: WorkOptions,
+    executor: Executor,
+    listener: Listener,
+    broker: Broker | None = None,
+    part: Part | None = None,
 ) -> Iterator[Runner]:
     """Run stages while memory is watched; warn at the end, also if the block raises, when the limit was passed."""
     executor.on_notice = lambda text: listener(Notice("warning", text))
     watch = machine.MemoryWatch(options.memory_limit)
     try:
         with watch:
-            yield Runner(executor, listener, watch, broker or Broker.of(options.memory_limit), options.workers)
+            broker = broker or Broker.of(options.memory_limit)
+            yield Runner(executor, listener, watch, broker, options.workers, part=part)
     finally:
         if watch.exceeded:
             peak, limit = format_apart(watch.peak_bytes, options.memory_limit or 0)
@@ -222,10 +245,11 @@ def opened(
     kind: Kind = RUN,
     resumable: bool = True,
 ) -> Iterator[tuple[Runner, Directory]]:
-    """Work alone in the options' directory, or a new one; an interruption says what resumes.
+    """Work in the options' directory, or a new one, alone or as a part; an interruption says what resumes.
 
     If the command cannot be resumed, `merge_run` continues after it.
     """
+    part = _part_of(options, executor)
     broker = broker or Broker.of(options.memory_limit)
     broker.reserve()  # refuses a limit that is too small for any work
     output = options.output or new_directory()
@@ -234,7 +258,8 @@ def opened(
     directory = Directory(output, kind)
     runner = None
     try:
-        with directory.locked(), watched(options, executor, listener, broker) as runner:
+        locked = directory.locked(str(part or ""), lambda text: listener(Notice("info", text)))
+        with locked, watched(options, executor, listener, broker, part) as runner:
             yield runner, directory
     except KeyboardInterrupt:
         kept = "" if runner is None else runner.kept
@@ -245,3 +270,17 @@ def opened(
         again = f"the same command{where}{without}" if resumable else f"merge_run of {directory}"
         shown = f" ({kept})" if kept else ""
         raise KeyboardInterrupt(f"interrupted; what is finished is kept{shown}: {again} resumes") from None
+
+
+def _part_of(options: OutputOptions, executor: Executor) -> Part | None:
+    """Return the part that the options ask for; `UsageError` for what parts cannot do."""
+    if not isinstance(options, PartOptions) or options.part is None:
+        return None
+    inputs = getattr(options, "inputs", None) or ()
+    refuse_if(
+        (options.output is None, "--part: every process would make a run of its own; give --output"),
+        (options.overwrite, "--part with --overwrite: every process would start again; remove the directory instead"),
+        (executor.nodes(), "--part with --ray: Ray shares the work itself; give one of them"),
+        (NAME in inputs, "--part cannot read standard input, which one process would use up: name files"),
+    )
+    return part_of(options.part)

@@ -143,8 +143,13 @@ def write_whole(where: Location, data: bytes | str) -> None:
 
 
 def write_json(where: Location, document: object) -> None:
-    """Write a JSON file as `whole_file` does, one member a line."""
-    write_whole(where, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+    """Write a JSON file as `whole_file` does."""
+    write_whole(where, json_text(document))
+
+
+def json_text(document: object) -> str:
+    """Return JSON, one member a line."""
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
 
 def write_rows(where: Location, rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> None:

@@ -41,6 +41,14 @@ def own_mark() -> str:
     return f"{process_namespace()}-{os.getpid()}"
 
 
+def is_of_another(mark: str) -> bool:
+    """Return whether a mark is that of another process that may be alive."""
+    namespace, _, process = mark.rpartition("-")
+    if namespace != process_namespace() or not (process.isdecimal() and process.isascii()):
+        return True
+    return int(process) != os.getpid() and is_alive(int(process))
+
+
 def is_alive(process: int, started_s: object = None) -> bool:
     """Return whether a process of this namespace runs, as the one that started at `started_s`; a zombie does not."""
     import psutil

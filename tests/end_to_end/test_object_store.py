@@ -22,7 +22,7 @@ import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.compat import GPT2Tokenizer
 from pipeline.run.directory import RUN, Directory
-from pipeline.storage import Remote, lock, scratch
+from pipeline.storage import Remote, holders, scratch
 
 NAMES = ("a.txt", "b b.txt", "é/c.txt")
 TEXTS = {f"corpus/{name}": peers.generated_text(seed, 2000) for seed, name in enumerate(NAMES)}
@@ -136,13 +136,13 @@ def test_second_run_in_a_directory_is_refused(store: Store, corpus: str, monkeyp
     store.put("r/.lock-elsewhere", json.dumps(holder | {"place": "elsewhere"}))
     with pytest.raises(RunDirectoryError, match="another process"), directory.locked():
         pass
-    monkeypatch.setattr(lock, "STALE_S", -1.0)
+    monkeypatch.setattr(holders, "STALE_S", -1.0)
     with directory.locked():
         assert not [key for key in store.listing() if key.endswith("elsewhere")]
 
 
 def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "REFRESH_S", 0.05)
+    monkeypatch.setattr(holders, "REFRESH_S", 0.05)
     directory = Directory(store.remote("r"), RUN)
     with directory.locked():
         [held] = store.listing("r/.lock-")
@@ -152,7 +152,7 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
             assert time.monotonic() < deadline
             time.sleep(0.1)
         directory.require_lock()
-        monkeypatch.setattr(lock, "REFRESH_S", 1000.0)
+        monkeypatch.setattr(holders, "REFRESH_S", 1000.0)
         time.sleep(0.3)
         store.remote(held).remove()
         with pytest.raises(RunDirectoryError, match="took over"):
@@ -169,14 +169,14 @@ def was_lost(directory: Directory) -> bool:
 
 def test_lock_that_another_run_took_over_is_not_made_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other run removes it after it was seen and before it is refreshed: the machine was suspended in between."""
-    monkeypatch.setattr(lock, "REFRESH_S", 0.05)
+    monkeypatch.setattr(holders, "REFRESH_S", 0.05)
     directory, upload, taken = Directory(store.remote("r"), RUN), Remote.upload, threading.Event()
 
     def suspended(where: Remote, path: Path) -> None:
         if threading.current_thread().name == "lock" and not taken.is_set():
             where.remove()
             store.put("r/.lock-other", "{}")
-            monkeypatch.setattr(lock, "STALE_S", -1.0)  # as if a minute had passed
+            monkeypatch.setattr(holders, "STALE_S", -1.0)  # as if a minute had passed
             taken.set()
         upload(where, path)
 

@@ -7,7 +7,7 @@ from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import TRAIN, Session, command
 from pipeline.commands.public.values import parse_runs, tokenizer_of
 from pipeline.run.make_options import check_vocabulary
-from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, TrainOptions, Values, flag_of
+from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, PartOptions, TrainOptions, Values, flag_of
 from pipeline.run.record import CALL, GROUPS, argument, flag, option
 from pipeline.storage import Location, named, parse_location
 
@@ -33,7 +33,7 @@ class TrainCommandOptions(TrainOptions):
     like: Location | None = _like(advanced=True)
 
 
-class CountCommandOptions(CountOptions):
+class CountCommandOptions(PartOptions, CountOptions):
     """What `count` takes."""
 
     like: Location | None = _like()

@@ -1,0 +1,153 @@
+"""Arrays of processes that share one directory, killed at any moment, with any N: the same bytes as one process."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import killing
+import peers
+import pytest
+from amount import FULL
+from killing import Case, counters, ended, require_clean, results, start
+
+pytestmark = pytest.mark.processes
+ENDS = (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM)
+LIMIT_S = 10.0  # after SIGTERM
+
+
+def _files(directory: Path) -> list[str]:
+    for seed in range(12):
+        (directory / f"{seed:02}.txt").write_text(peers.generated_text(seed, 1200), newline="")
+    return [str(directory)]
+
+
+CASES = [
+    Case("text", _files, ("--chunk-size", "9KiB")),
+    *(
+        replace(case, options=case.options[:4])
+        for case in killing.CASES
+        if case.name in ("many formats", "regex", "spills")
+    ),
+]
+
+
+class Array:
+    """Tasks of arrays that count a corpus, one array after the other, each with another N, and what disturbs them."""
+
+    def __init__(self, case: Case, home: Path, seed: int) -> None:
+        self.choose, self.home, self.kills = random.Random(seed), home, 0
+        (home / "corpus").mkdir()
+        self.inputs = case.make(home / "corpus")
+        self.case = case
+
+    def words(self, output: Path, *more: str) -> list[str]:
+        return [
+            *(sys.executable, "-P", "-m", "pipeline", "count", *self.inputs, "--output", str(output)),
+            *(*self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more),
+        ]
+
+    def whole(self) -> Path:
+        assert ended(start(self.words(self.home / "whole"))) == 0
+        return self.home / "whole"
+
+    def tasks(self, output: Path, count: int) -> "list[subprocess.Popen[bytes]]":
+        """Start the tasks of an array in some order; one of them twice, some not at all."""
+        first = self.choose.choice([0, 1])
+        numbers = [*range(first, first + count), self.choose.randrange(first, first + count)]
+        self.choose.shuffle(numbers)
+        return [
+            start(self.words(output, "--part", f"{number}/{count}"))
+            for number in numbers[: self.choose.randint(1, len(numbers))]
+        ]
+
+    def disturb(self, tasks: "list[subprocess.Popen[bytes]]", over_s: float) -> None:
+        """Kill some tasks, or ask them to end, as a limit of time does, with or without their workers."""
+        for task in tasks:
+            time.sleep(self.choose.uniform(0, over_s / len(tasks)))
+            how = self.choose.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, None])
+            if how is None or task.poll() is not None:
+                continue
+            (os.killpg if self.choose.random() < 0.5 else os.kill)(task.pid, how)
+            self.kills += 1
+
+    def settle(self, tasks: "list[subprocess.Popen[bytes]]") -> None:
+        """Require that each task ends as it should."""
+        for task, (_, stderr) in [(task, task.communicate(timeout=120)) for task in tasks]:
+            assert b"Traceback" not in stderr, stderr.decode()
+            assert task.returncode in ENDS, stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("case", "kills", "seed"),
+    [
+        pytest.param(CASES[0], 200 if FULL else 12, 1, marks=pytest.mark.slow),
+        *(pytest.param(case, 40 if FULL else 6, 2, marks=pytest.mark.slow) for case in CASES[1:]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Case) else None,
+)
+def test_killed_tasks_of_arrays_of_any_size_leave_what_one_process_makes(
+    case: Case, kills: int, seed: int, tmp_path: Path
+) -> None:
+    array = Array(case, tmp_path, seed)
+    started = time.monotonic()
+    whole = array.whole()
+    duration_s = time.monotonic() - started
+    rounds = 0
+    while array.kills < kills:
+        output = tmp_path / f"run-{rounds}"
+        rounds += 1
+        for _ in range(array.choose.randint(1, 3)):
+            tasks = array.tasks(output, array.choose.randint(1, 4))
+            array.disturb(tasks, 2 * duration_s)
+            array.settle(tasks)
+        kept = counters(output) if output.exists() else {}
+        assert ended(start(array.words(output))) == 0
+        assert kept.items() <= counters(output).items()
+        require_clean(output)
+        assert not (output / "parts").exists()
+        found, right = results(output), results(whole)
+        assert counters(output).keys() == counters(whole).keys()
+        assert found["report"]["corpus"] == right["report"]["corpus"]
+        assert found["counter.parquet"] == right["counter.parquet"]
+
+
+@pytest.mark.parametrize("group", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_sigterm_ends_a_part_soon_and_keeps_what_is_whole(tmp_path: Path, group: bool) -> None:
+    """A scheduler sends it to the command alone, or to all of its processes."""
+    array = Array(Case("text", _files, ("--chunk-size", "9KiB", "--pattern", r"(?<=x)y|\w+|\W+")), tmp_path, 1)
+    output = tmp_path / "run"
+    task = start(array.words(output, "--part", "1/2"))
+    while not (counters(output) if output.exists() else {}):
+        assert task.poll() is None
+        time.sleep(0.002)
+    started = time.monotonic()
+    (os.killpg if group else os.kill)(task.pid, signal.SIGTERM)
+    _, stderr = task.communicate(timeout=60)
+    assert time.monotonic() - started < LIMIT_S
+    assert task.returncode == 128 + signal.SIGTERM
+    assert b"interrupted; what is finished is kept" in stderr
+    kept = counters(output)
+    info = subprocess.run([*array.words(output)[:4], "info", output], capture_output=True, text=True, check=True).stdout
+    assert "1/2: stopped (" in info
+    assert ended(start(array.words(output, "--part", "2/2"))) == 0
+    assert ended(start(array.words(output))) == 0
+    assert kept.items() <= counters(output).items()
+    assert results(output)["counter.parquet"] == results(array.whole())["counter.parquet"]
+
+
+def test_tasks_that_start_together_make_one_plan(tmp_path: Path) -> None:
+    array = Array(Case("text", _files, ("--chunk-size", "9KiB")), tmp_path, 1)
+    output = tmp_path / "run"
+    with ThreadPoolExecutor(4) as pool:
+        tasks = list(pool.map(lambda number: start(array.words(output, "--part", f"{number}/4")), range(4)))
+    assert [ended(task) for task in tasks] == [0] * 4
+    assert len(counters(output)) > 8
+    assert not list(output.glob("counter.parquet"))
+    assert ended(start(array.words(output))) == 0
+    assert results(output)["counter.parquet"] == results(array.whole())["counter.parquet"]
