@@ -129,6 +129,7 @@ def count(
     ray: bool | str | None = ...,
     weights: Sequence[float | str] | None = ...,
     split_at: str | Sequence[str] = ...,
+    added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
     part: str | None = ...,
 ) -> Summary: ...
 
@@ -423,6 +424,7 @@ def train(
     superword_words: int | str = ...,
     superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
+    added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
 
 def train_from_counts(
@@ -471,6 +473,7 @@ def train_from_counts(
     superword_words: int | str = ...,
     superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
+    added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
 
 def train_from_iterator(
@@ -519,6 +522,7 @@ def train_from_iterator(
     superword_words: int | str = ...,
     superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
+    added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
 
 def train_like(
@@ -573,6 +577,7 @@ def train_like(
     superword_words: int | str = ...,
     superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
+    added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
 
 def train_parity(

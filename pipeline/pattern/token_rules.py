@@ -17,7 +17,7 @@ class TokenRule:
     rstrip: bool = False  # white space after it belongs to it
     single_word: bool = False  # not next to a letter, digit or underscore
     normalized: bool = False  # searched after all others, in normalized text
-    special: bool = True  # marks structure rather than text: it separates documents, and decoding can skip it
+    special: bool = False  # marks structure rather than text: it separates documents, and decoding can skip it
 
     @property
     def looks_around(self) -> bool:
@@ -25,7 +25,7 @@ class TokenRule:
         return self.lstrip or self.rstrip or self.single_word
 
 
-PLAIN_RULE = TokenRule()
+PLAIN_RULE = TokenRule(special=True)
 
 
 @dataclass(frozen=True)

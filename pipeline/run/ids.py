@@ -105,13 +105,21 @@ class Roles:
 
 
 @dataclass(frozen=True)
+class Reserved:
+    """The tokens at the end that have no meaning yet; they make the size a multiple of `multiple`."""
+
+    count: int = 0
+    multiple: int = 1
+    name: str = "<|reserved_special_token_{}|>"
+
+
+@dataclass(frozen=True)
 class SpecialTokens:
-    """The special tokens that a vocabulary is to have; the size with the reserved ones is a multiple of `multiple`."""
+    """The special tokens that a vocabulary is to have."""
 
     separators: tuple[str, ...] = ()
     roles: Roles = Roles()
-    reserved: int = 0
-    multiple: int = 1
+    reserved: Reserved = Reserved()
     added: tuple[str, ...] = ()  # that were text when the corpus was counted
     rules: Mapping[str, TokenRule] = field(default_factory=dict)  # of those that do not have the plain one
 
@@ -127,13 +135,14 @@ class SpecialTokens:
     def texts(self, ordinary: int) -> list[str]:
         """Return all special tokens of a vocabulary with that many ordinary tokens, in order of ids."""
         named = self.named()
-        count = self.reserved + -(ordinary + len(named) + self.reserved) % self.multiple
-        numbered = (f"<|reserved_special_token_{number}|>" for number in itertools.count())
+        count = self.reserved.count
+        count += -(ordinary + len(named) + count) % self.reserved.multiple
+        numbered = (self.reserved.name.replace("{}", str(number)) for number in itertools.count())
         return [*named, *itertools.islice((text for text in numbered if text not in named), count)]
 
     def merge_budget(self, vocab_size: int) -> int:
         """Return the most merges of a vocabulary: vocab_size - 256 - special tokens; rounding up adds to the size."""
-        special = len(self.named()) + self.reserved
+        special = len(self.named()) + self.reserved.count
         least = 256 + special
         if vocab_size < least:
             raise UsageError(

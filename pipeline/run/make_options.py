@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.printable import BYTE_ORDER
 from pipeline.run.guests import guests
-from pipeline.run.options import RECORDS, CountOptions, TrainOptions, Values, add_records, flag_of
+from pipeline.run.options import RECORDS, TrainOptions, Values, add_records, flag_of
 from pipeline.run.record import Record, records_of
-from pipeline.run.values import parse_added_tokens
 
 Kind = TypeVar("Kind", bound=Values)
 _REPLACING = {"output", "overwrite"}
@@ -64,8 +63,6 @@ def make_options(
             if values.get(name):
                 raise UsageError(f"{spell(name)} and {spell(f'no_{name}')} exclude each other; give one")
             values[name] = ()
-    is_rules = issubclass(kind, CountOptions) and isinstance(values.get("added_tokens", ""), Mapping | None)
-    added = values.pop("added_tokens", None) if is_rules else None
     given = {
         name: value
         for name, value in values.items()
@@ -84,7 +81,7 @@ def make_options(
         and len(checked.setdefault("vocab_size", (256_000,))) > 1
     ):
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
-    return kind(**checked, **({} if added is None else {"added_tokens": parse_added_tokens(added)}))
+    return kind(**checked)
 
 
 def check_vocabulary(options: TrainOptions) -> None:

@@ -287,7 +287,7 @@ def refuse_other_options(
     for name, value in requested.items():
         if (before := stored.get(name)) == value:
             continue
-        flag = "--like" if name == "added_tokens" else flag_of(name)
+        flag = flag_of(name)
         how = f"with {flag} {_shown(before)}, not {_shown(value)}"
         if before in (None, []):
             how = f"without {flag}, not with {_shown(value)}"
@@ -300,7 +300,7 @@ def refuse_other_options(
 
 
 def _shown(value: object) -> str:
-    return " ".join(map(repr, value)) if isinstance(value, list) and value else repr(value)
+    return " ".join(map(repr, value)) if isinstance(value, list | dict) and value else repr(value)
 
 
 def remove_results(run: Run) -> Run:

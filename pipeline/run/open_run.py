@@ -53,8 +53,7 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
         directory.refuse_corpus_inside(file.path for file in listing.files)
         counting = with_share(requested.of_stage("count"), listing.files)
         if stored is not None:
-            asked = {"added_tokens": None, **counting}
-            manifest.refuse_other_options(directory, "counting", stored.manifest.counting, asked)
+            manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
         if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
             raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
         new = Run(directory, Manifest(counting, cut_by(pattern_of(requested))))

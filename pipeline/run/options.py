@@ -14,7 +14,7 @@ from pipeline.base.units import parse_bytes, parse_piece_bytes, parse_whole_numb
 from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import values as read
-from pipeline.run.ids import Roles, SpecialTokens
+from pipeline.run.ids import Reserved, Roles, SpecialTokens
 from pipeline.run.parts import AUTO, parse_part
 from pipeline.run.record import CALL, IN_GROUPS, Record, argument, as_in, records_of
 from pipeline.run.stored import plain
@@ -58,9 +58,7 @@ class Values:
     def of_stage(self, *stages: str) -> dict[str, Any]:
         """Return the options of these stages as plain JSON values; of those that cannot be given, the defaults."""
         found = {name: getattr(self, name, one.default) for name, one in RECORDS.items() if one.stage in stages}
-        found = {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
-        added = getattr(self, "added_tokens", None) if "count" in stages else None
-        return found | ({"added_tokens": plain(added)} if added else {})
+        return {name: plain(value) for name, value in found.items()}
 
 
 # fmt: off
@@ -180,7 +178,10 @@ class CountOptions(ClusterOptions, ImportOptions, TextOptions):
         "text that separates documents and is no token of the result; repeatable", "TEXT", advanced=True)
     dry_run: bool = _output("run", False, read.parse_flag, "print what would be done, and what it takes, and stop",
         command_only=True)
-    added_tokens: Mapping[str, TokenRule] | None = None  # those of --like that do not have the plain rule
+    added_tokens: Mapping[str, TokenRule] | None = _special("count", None, read.parse_added_tokens,
+        "a token that is found in text and never cut, but is not special: it separates nothing, and decoding keeps it; "
+        "repeatable (Python and configuration files take flags, too)", "TEXT", flag="--added-token", advanced=True,
+        keyword=str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None)
 
 
 class TokenizerOptions(Values):
@@ -235,8 +236,9 @@ class VocabularyOptions(TokenizerOptions):
         "never join a part of a UTF-8 character with bytes of another one in a token", advanced=True)
     special_ids: str = _special("merge", "last", read.parse_one_of("last", "first"),
         "give special tokens the last ids of the vocabulary, or the first", advanced=True)
-    reserve_tokens: int = _special("special", 0, parse_whole_number(0, 1 << 20),
-        "number of unused special tokens at the end of the vocabulary, for later", "N", advanced=True)
+    reserve_tokens: int | str = _special("special", 0, read.parse_reserved,
+        "number of unused special tokens at the end of the vocabulary, for later; '100:<|lab_{}|>' names them",
+        "N[:NAME]", advanced=True)
     round_vocab_to: int = _special("special", 1, parse_whole_number(1, 1 << 20),
         "round the vocabulary size up to a multiple of this, with unused special tokens", "N", advanced=True)
 
@@ -271,7 +273,9 @@ class TrainOptions(CountOptions, MergeOptions):
         roles = replace(roles, separator=roles.separator_among(self.special_tokens))
         added = self.added_special_tokens
         rules = self.added_tokens or {}
-        return SpecialTokens(self.special_tokens, roles, self.reserve_tokens, self.round_vocab_to, added, rules)
+        count, _, name = str(self.reserve_tokens).partition(":")
+        reserved = Reserved(int(count), self.round_vocab_to, name or Reserved.name)
+        return SpecialTokens(self.special_tokens, roles, reserved, added, rules)
 
     @property
     def first_stage(self) -> int | None:

@@ -62,7 +62,7 @@ class Record:
     @property
     def several(self) -> bool:
         """Whether it is a list, to which each repetition of its flag adds."""
-        return "tuple[" in str(self.kind)
+        return "tuple[" in str(self.kind) or "Mapping[" in str(self.kind)
 
     @property
     def is_path(self) -> bool:

@@ -21,7 +21,6 @@ from pipeline.base.printable import BYTE_ORDER
 from pipeline.base.units import THOUSANDS, parse_bytes, parse_whole_number
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run.ids import MAX_IDS, check_special_tokens
-from pipeline.run.stored import stored
 from pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
 
 if TYPE_CHECKING:
@@ -126,10 +125,40 @@ def parse_special_tokens(value: object) -> tuple[str, ...]:
     return texts
 
 
-def parse_added_tokens(value: Mapping[str, Any]) -> dict[str, TokenRule]:
-    """Read added tokens, text -> rule, as a manifest stores them."""
-    check_special_tokens([*value])
-    return {text: rule if isinstance(rule, TokenRule) else stored(TokenRule, rule) for text, rule in value.items()}
+def parse_added_tokens(value: object) -> dict[str, TokenRule]:
+    """Read tokens that are added, in order of their ids: texts, entries as tokenizer.json has them, or text -> flags.
+
+    Flags that are not given are false: such a token is not special, and white space around it is not its own.
+    """
+    rules: dict[str, TokenRule] = {}
+    for entry in _entries(value):
+        content: dict[str, Any] = dict(entry) if isinstance(entry, Mapping) else {"content": entry}
+        text = content.pop("content", None)
+        flags = vars(TokenRule())
+        if not isinstance(text, str) or any(
+            not isinstance(flag, bool) or name not in flags for name, flag in content.items()
+        ):
+            raise ValueError(f"texts, or entries with a 'content' and true or false for {', '.join(flags)}", entry)
+        check_special_tokens([*rules, text])
+        rules[text] = TokenRule(**content)
+    return rules
+
+
+def _entries(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        rules = {text: vars(rule) if isinstance(rule, TokenRule) else rule for text, rule in value.items()}
+        return [{"content": text, **rule} if isinstance(rule, Mapping) else rule for text, rule in rules.items()]
+    return [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
+
+
+def parse_reserved(value: object) -> int | str:
+    """Read a number of tokens, or also what they are called: `100:<|lab_{}|>`, whose braces are a number from 0."""
+    count, colon, name = value.partition(":") if isinstance(value, str) else (value, "", "")
+    number = parse_whole_number(0, 1 << 20)(count)
+    if colon and name.count("{}") != 1:
+        raise ValueError("a number, or one with a name that has {} once, such as 100:<|lab_{}|>")
+    check_special_tokens([name.replace("{}", "0")] if colon else [])
+    return f"{number}:{name}" if colon else number
 
 
 def parse_first_stage(value: object) -> int | str:

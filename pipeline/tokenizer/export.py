@@ -174,7 +174,7 @@ class Trained:
         if vocab_size not in self._last:
             self._last.clear()
             special, first = self.options.special, self.merges(vocab_size)
-            rounded = special.multiple > 1  # two merges may make one token, so how many there are must be seen
+            rounded = special.reserved.multiple > 1  # two merges may make one token, so how many there are must be seen
             ordinary = len(Vocabulary.from_id_pairs(first.left, first.right).tokens) if rounded else 0
             self._last[vocab_size] = Vocabulary.from_id_pairs(
                 first.left, first.right, special.texts(ordinary), special_ids=self.options.special_ids

@@ -5,6 +5,7 @@ import pytest
 from command import refused, run_here
 
 from pipeline.cli import all_commands
+from pipeline.pattern.token_rules import TokenRule
 from pipeline.run.make_options import parsed
 from pipeline.run.options import RECORDS
 
@@ -13,6 +14,7 @@ SEVERAL = {  # of the table of options: two values, each as a flag has it
     "special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
     "split_at": (("<a>", "<b>"), ("<a>", "<b>")),
     "added_special_tokens": (("<a>", "<b>"), ("<a>", "<b>")),
+    "added_tokens": (("<a>", "<b>"), {"<a>": TokenRule(), "<b>": TokenRule()}),
     "export": (("hf", "gpt2,gguf"), ("hf", "gpt2", "gguf")),
     "exclude": (("*.{log,tmp}", "a,b"), ("*.{log,tmp}", "a,b")),
     "weights": (("2", "1/3"), ("2", "1/3")),

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.base.errors import UsageError
-from pipeline.run.ids import Roles, SpecialTokens
+from pipeline.run.ids import Reserved, Roles, SpecialTokens
 
 
 def test_tokens_with_a_role_count_and_reserved_ones_come_last_and_within_the_size() -> None:
@@ -12,7 +12,7 @@ def test_tokens_with_a_role_count_and_reserved_ones_come_last_and_within_the_siz
     assert SpecialTokens(("<|a|>",), roles).named() == ["<|a|>", "<s>", "</s>"]
     assert SpecialTokens(("<|pad|>", "<|a|>"), Roles(pad="<|pad|>")).named() == ["<|pad|>", "<|a|>"]
     assert SpecialTokens(("<|a|>",), Roles(pad="<|pad|>")).merge_budget(1000) == 742
-    special = SpecialTokens(("<|a|>", "<|reserved_special_token_1|>"), reserved=2)
+    special = SpecialTokens(("<|a|>", "<|reserved_special_token_1|>"), reserved=Reserved(2))
     assert special.merge_budget(1000) == 740
     reserved = ["<|reserved_special_token_0|>", "<|reserved_special_token_2|>"]
     assert special.texts(996) == [*special.separators, *reserved]
@@ -25,7 +25,7 @@ def test_tokens_with_a_role_count_and_reserved_ones_come_last_and_within_the_siz
 
 @pytest.mark.parametrize(("size", "rounded"), [(50257, 50304), (50304, 50304), (300, 320)])
 def test_sizes_are_rounded_up_with_reserved_tokens(size: int, rounded: int) -> None:
-    special = SpecialTokens(("<|a|>",), Roles(pad="<pad>"), reserved=1, multiple=64)
+    special = SpecialTokens(("<|a|>",), Roles(pad="<pad>"), Reserved(1, 64))
     ordinary = 256 + special.merge_budget(size)
     assert ordinary + len(special.texts(ordinary)) == rounded
     assert (ordinary - 9 + len(special.texts(ordinary - 9))) % 64 == 0  # where the corpus has fewer merges

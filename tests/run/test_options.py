@@ -105,7 +105,7 @@ def test_options_have_documented_defaults_and_stages() -> None:
     assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
     assert set(options.of_stage("count")) == {
         "special_tokens", "special_tokens_as_text", "pattern", "normalize", "split_at", "errors", "max_piece_bytes",
-        "input_format", "compression", "text_field", "sample", "seed", "max_document_chars",
+        "input_format", "compression", "text_field", "sample", "seed", "max_document_chars", "added_tokens",
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")
     assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")

@@ -6,8 +6,17 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import TRAIN, Session, command
 from pipeline.commands.public.values import parse_runs, tokenizer_of
-from pipeline.run.make_options import check_vocabulary
-from pipeline.run.options import CountOptions, MergeOptions, OutputOptions, PartOptions, TrainOptions, Values, flag_of
+from pipeline.run.make_options import check_vocabulary, parsed
+from pipeline.run.options import (
+    RECORDS,
+    CountOptions,
+    MergeOptions,
+    OutputOptions,
+    PartOptions,
+    TrainOptions,
+    Values,
+    flag_of,
+)
 from pipeline.run.record import CALL, GROUPS, argument, flag, option
 from pipeline.storage import Location, named, parse_location
 
@@ -64,7 +73,11 @@ def _as_like(given: Mapping[str, Any], kind: type[Values]) -> dict[str, Any]:
     from pipeline.commands.like import options_like
 
     like = options_like(named(given["like"], flag_of("like")), new=issubclass(kind, TrainOptions))
-    return {**like, **{name: value for name, value in given.items() if value is not None}}
+    named_too = {name: value for name, value in given.items() if value is not None}
+    if "added_tokens" in named_too:  # behind those of the tokenizer
+        added = parsed(RECORDS["added_tokens"], named_too["added_tokens"], flag_of)
+        named_too["added_tokens"] = {**(like["added_tokens"] or {}), **added}
+    return {**like, **named_too}
 
 
 def _plan(session: Session) -> Any:

@@ -41,7 +41,7 @@ CHANGED = {
     "whole pieces": replace(model(), whole_pieces=True),
     "nfc": replace(model(), preparation=Preparation(nfc=True)),
     "space": replace(model(), preparation=Preparation(space_in_front=True)),
-    "rule": replace(model(), preparation=Preparation(rules={EOT: TokenRule(lstrip=True)})),
+    "rule": replace(model(), preparation=Preparation(rules={EOT: TokenRule(lstrip=True, special=True)})),
     "no control": replace(model(), preparation=Preparation(rules={EOT: TokenRule(special=False)})),
     "post-processor": replace(model(), post_processor="{}"),
     "template": replace(model(), chat_template=ChatTemplate("x")),
