@@ -151,7 +151,7 @@ class ChunkCounter:
 
     def statistics(self) -> dict[str, Any]:
         """
-        bytes, documents, pieces, special_tokens, invalid_bytes; not_taken: documents, bytes and characters that the judge left out or cut; noted: of each kind of input that was skipped or altered, how often it occurred, and where the first eight are, from the first byte fed.
+        bytes, documents, pieces, special_tokens, invalid_bytes; left_out, cut: documents, bytes and characters that the judge does not take; noted: of each kind of input that was skipped or altered, how often it occurred, and where the first eight are, from the first byte fed.
         """
 
 def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()) -> Columns:

@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
-from pipeline.counts.chunk_statistics import ChunkStatistics, NotTaken
+from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.reports.encoding import EncodingSummary
 from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, without_defaults
@@ -102,8 +102,8 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     def accept(read: ChunkStatistics, documents: int) -> None:
         nonlocal total
         total = total_of(runner, encoding, read, options)
-        if not documents and "left_out_documents" in total.not_taken:
-            raise InputError(f"the sample is empty: {NotTaken(**total.not_taken)}; give another --sample or --seed")
+        if not documents and total.not_taken.left_out_documents:
+            raise InputError(f"the sample is empty: {total.not_taken}; give another --sample or --seed")
         if not documents and set(total.losses) & _NO_TEXTS:
             losses = "; ".join(map(str, in_words(total.losses)))
             hint = "name the field with --text-field; for chat data, use encode-chat"
@@ -155,7 +155,7 @@ def saved_result(
         text_tokens=total.text_tokens or None,
         read_bytes=total.bytes,
         files=len(encoding.plan.files),
-        not_taken=NotTaken(**total.not_taken),
+        not_taken=total.not_taken,
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
         shards=tuple(written),
         encoding=encoding.fingerprint(),

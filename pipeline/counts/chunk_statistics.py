@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
@@ -17,7 +18,8 @@ class ChunkStatistics:
     text_bytes: as `TextEncoder.text_stretches` has them, without special tokens; special_found: how often the text has
     each of these, and special_in_text: how often where it is not the separator between documents. looks_special: how
     often ordinary text has well-known special tokens, in
-    the first bytes of each chunk, `searched_bytes` together. not_taken: as in `NotTaken`.
+    the first bytes of each chunk, `searched_bytes` together. left_out, cut: documents, bytes and
+    characters, as in `NotTaken`.
     concerned_characters: in order; Unicode versions disagree on them, and the pattern ran on the `regex` package.
     """
 
@@ -33,8 +35,14 @@ class ChunkStatistics:
     special_found: Mapping[str, int] = field(default_factory=dict)
     special_in_text: Mapping[str, int] = field(default_factory=dict)
     looks_special: Mapping[str, int] = field(default_factory=dict)
-    not_taken: Mapping[str, int] = field(default_factory=dict)
+    left_out: tuple[int, int, int] = (0, 0, 0)
+    cut: tuple[int, int, int] = (0, 0, 0)
     concerned_characters: str = ""
+
+    @property
+    def not_taken(self) -> "NotTaken":
+        """What was left out because it was asked for."""
+        return NotTaken(*self.left_out, *self.cut)
 
     def special_text(self, done: str) -> str:
         """Say what looks like special tokens and was "counted" or "encoded" as text."""
@@ -47,11 +55,14 @@ class ChunkStatistics:
         """Add another chunk, which comes later in the corpus: its examples of losses follow."""
         mine, theirs = vars(self), vars(other)
         numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
+        amounts: dict[str, Any] = {
+            name: tuple(map(add, value, theirs[name])) for name, value in mine.items() if isinstance(value, tuple)
+        }
         of = [name for name, value in mine.items() if isinstance(value, Mapping) and name != "losses"]
         counted: dict[str, Any] = {name: dict(Counter(mine[name]) + Counter(theirs[name])) for name in of}
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
         return ChunkStatistics(
-            **numbers, losses=add_up([self.losses, other.losses]), **counted, concerned_characters=characters
+            **numbers, **amounts, losses=add_up([self.losses, other.losses]), **counted, concerned_characters=characters
         )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
-from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, NotTaken
+from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
 from pipeline.counts.counter_file import CounterFacts, look_at
 from pipeline.executors import Executor
 from pipeline.run import manifest
@@ -60,7 +60,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         source=source.description if source is not None else "",
         weights=plan.described(run.manifest.weights),
         weighted=run.manifest.weighted,
-        not_taken=NotTaken(**statistics.not_taken),
+        not_taken=statistics.not_taken,
     )
     return Counted(*run.counter, facts, statistics)
 

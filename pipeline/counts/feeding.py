@@ -298,8 +298,8 @@ def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryErro
     what, judging = "piece", ""
     if task.judge.drops_documents:
         what, judging = "document", ", --errors replace"  # it is judged whole
-    if task.judge.sample is not None:
-        what, judging = "document", ", no --sample"
+    if task.judge.selects:
+        what, judging = "document", ", no --sample, no --max-document-chars"
     cut = judging or ("" if task.max_piece_bytes else ", --max-piece-bytes")
     remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
     if task.work == "encoded":  # the tokenizer says what cuts

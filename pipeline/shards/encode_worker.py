@@ -119,13 +119,12 @@ def make_ids(
     in_steps = pattern.lengths if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
     ids_of = model.vocabulary.special_tokens
-    prepared = model.is_prepared
     ids = _core.ChunkIds(
         encoder,
         [],
         separator=task.separator,
         separators=task.separators,
-        judged=task.judge.drops_documents and not prepared,  # prepared text was judged before
+        judged=task.judge.drops_documents and not model.is_prepared,  # prepared text was judged before
         front=task.front,
         behind=task.behind,
     )
@@ -135,7 +134,7 @@ def make_ids(
         texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
         special = {text: ids_of[text] for text in texts}
         ids.recognise(list(special.values()))
-        if prepared:
+        if model.is_prepared:
             feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
         else:
             feeding = _Feeding(part, cutter, ids, ids, sink, part.tokens)
@@ -147,16 +146,18 @@ def make_ids(
         with refused_texts():
             tally = feed_chunk(part, feeding, before, look=looks.look)
         feeding.write(at_least=0)
+        read = feeding.statistics()
         in_text.enter(None)
         counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
         added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
         total += ChunkStatistics(
-            bytes=feeding.fed_bytes(),
+            bytes=read["bytes"],
             text_tokens=sum(added.values()),
             text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
             losses=tally.kinds,
             special_found=counts,
-            not_taken=feeding.statistics()["not_taken"],
+            left_out=tuple(read["left_out"]),
+            cut=tuple(read["cut"]),
         )
     text_tokens, text_bytes = ids.text()  # without added tokens
     total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)

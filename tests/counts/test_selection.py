@@ -22,6 +22,7 @@ import pipeline
 from pipeline import _core
 from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
 from pipeline.corpus.documents import DocumentJudge
+from pipeline.counts.chunk_statistics import NotTaken
 from pipeline.counts.count_worker import count_chunk
 from pipeline.pattern.compiler import compile_pattern
 
@@ -80,7 +81,7 @@ def test_any_text_in_any_blocks(
         counter.feed(b"", end=True)
     found, statistics = selected(texts, judge, [END], [MARK]), counter.statistics()
     assert oracle_counting.as_counter(counter.columns()) == counter_of(found, judge.errors)
-    assert statistics["not_taken"] == found.not_taken()
+    assert vars(NotTaken(*statistics["left_out"], *statistics["cut"])) == found.not_taken()
     assert statistics["bytes"] == sum(map(len, texts))
 
 
@@ -257,15 +258,13 @@ def test_what_is_no_number_of_characters(most: object) -> None:
         pipeline.count("a.txt", max_document_chars=most)
 
 
-def test_a_document_beyond_the_memory_is_cut_but_not_sampled(tmp_path: Path) -> None:
+@pytest.mark.parametrize("judge", [DocumentJudge(sample=0.5), DocumentJudge(max_document_chars=8)])
+def test_a_document_beyond_the_memory_is_refused_by_name(tmp_path: Path, judge: DocumentJudge) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"low " * (6 << 20))
-    judge = DocumentJudge(max_document_chars=8)
-    statistics = count_chunk(chunk_task(path, tmp_path / "c.parquet", 16 << 20, judge=judge))
-    assert counter_files.read(tmp_path / "c.parquet") == {b"low": 1, b" low": 1, b" ": 1}
-    assert statistics.not_taken["cut_characters"] == (24 << 20) - 8
-    with pytest.raises(TrainingError, match=r"a document of .* or more starts, too much .* no --sample, or a"):
-        count_chunk(chunk_task(path, tmp_path / "d.parquet", 16 << 20, judge=DocumentJudge(sample=0.5)))
+    reason = r"a.txt, byte 0: about here a document of .* more starts, too much .* no --sample, no --max-document-chars"
+    with pytest.raises(TrainingError, match=reason):
+        count_chunk(chunk_task(path, tmp_path / "c.parquet", 16 << 20, judge=judge))
 
 
 @pytest.mark.parametrize("budget", [3 << 20, 1 << 30])
@@ -277,4 +276,4 @@ def test_any_memory_counts_the_same(tmp_path: Path, judge: DocumentJudge, budget
     statistics = count_chunk(chunk_task(tmp_path / "a.txt", tmp_path / "c.parquet", budget, judge=judge))
     found = selected(documents, judge, [])
     assert counter_files.read(tmp_path / "c.parquet") == counter_of(found, others=())
-    assert statistics.not_taken == {name: number for name, number in found.not_taken().items() if number}
+    assert vars(statistics.not_taken) == found.not_taken()

@@ -39,7 +39,7 @@ class Selected:
             for unit, amount in (
                 ("documents", len(texts)),
                 ("bytes", sum(map(len, texts))),
-                ("characters", sum(len(text.decode(errors="replace")) for text in texts)),
+                ("characters", sum(not 0x80 <= byte < 0xC0 for text in texts for byte in text)),
             )
         }
 

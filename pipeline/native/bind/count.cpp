@@ -1,4 +1,6 @@
 // Shows the folder count to Python: hash64, ChunkCounter, combining, CountTally.
+#include <nanobind/stl/array.h>
+
 #include "bind/casters.hpp"
 #include "count/combine.hpp"
 #include "count/counting.hpp"
@@ -134,14 +136,7 @@ nb::dict statistics_of(const Counter& self) {
   note("replacements", statistics.replacements), note("documents_skipped", statistics.documents_skipped);
   note("pieces_cut", statistics.pieces_cut);
   result["noted"] = noted;
-  nb::dict not_taken;
-  for (const auto& [what, out] :
-       {std::pair<std::string, bpe::LeftOut>{"left_out_", statistics.left_out}, {"cut_", statistics.cut}}) {
-    not_taken[(what + "documents").c_str()] = out.documents;
-    not_taken[(what + "bytes").c_str()] = out.bytes;
-    not_taken[(what + "characters").c_str()] = out.characters;
-  }
-  result["not_taken"] = not_taken;
+  add("left_out", statistics.left_out), add("cut", statistics.cut);
   return result;
 }
 
@@ -252,8 +247,8 @@ void bind_counter(nb::module_& module) {
           "The bytes of the pieces that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
-           "bytes, documents, pieces, special_tokens, invalid_bytes; not_taken: documents, bytes and "
-           "characters that the judge left out or cut; noted: of each kind of input that was skipped or "
+           "bytes, documents, pieces, special_tokens, invalid_bytes; left_out, cut: documents, bytes "
+           "and characters that the judge does not take; noted: of each kind of input that was skipped or "
            "altered, how often it occurred, and where the first eight are, from the first byte fed.");
 }
 

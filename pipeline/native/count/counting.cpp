@@ -17,8 +17,7 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
       specials_(std::move(specials)),
       separators_(separators),
       options_(options),
-      limit_(options.window_bytes),
-      left_characters_(options.judge.max_document_chars.value_or(0)) {
+      limit_(options.window_bytes) {
   if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
     throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();

@@ -17,8 +17,7 @@
 // Added tokens that are not special are cut out of the text like special tokens, but the document goes on behind them.
 // Selection: a judge that samples or cuts documents looks at the text as it was fed, before all else. It passes on what
 // is counted, a document at a time; of the rest nothing is checked, repaired or cut. A document ends here at a separator
-// (the first special tokens) or with its text. One that is sampled is held until it ends, of one that is only cut no
-// more than a token's length is.
+// (the first special tokens) or with its text. It is held until it ends: OutOfBudget if that takes too much.
 // Normal form: the stretches between special tokens are put into it before they are cut. Where text is not in it, the
 // rest of the document is cut in a copy, `normal_`, and leaves the window as soon as nothing later can join with it.
 // Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
@@ -44,7 +43,6 @@ struct DocumentJudge {
   bool drops_documents() const { return errors == ErrorPolicy::skip; }
   // Whether not all text is counted, whatever it holds.
   bool selects() const { return sample || max_document_chars; }
-  bool takes(const uint8_t* document, size_t size) const;
 };
 
 // Thrown under ErrorPolicy::strict.
@@ -86,15 +84,6 @@ struct Noted {
   void add(uint64_t offset) { ++count, add_offset(offset); }
 };
 
-// Documents, or parts of them, that are not counted. A character is a code point, of invalid text as it is replaced.
-struct LeftOut {
-  uint64_t documents = 0, bytes = 0, characters = 0;
-
-  void add(bool is_document, size_t size, uint64_t length) {
-    documents += is_document, bytes += size, characters += length;
-  }
-};
-
 struct CountingStatistics {
   uint64_t bytes = 0;      // fed
   uint64_t documents = 0;  // not empty, and started in this chunk
@@ -103,8 +92,10 @@ struct CountingStatistics {
   uint64_t invalid_bytes = 0;  // that were replaced
   Noted replacements;          // U+FFFD put in
   Noted documents_skipped;
-  Noted pieces_cut;       // longer than max_piece_bytes
-  LeftOut left_out, cut;  // documents not in the sample; of others, what is beyond max_document_chars
+  Noted pieces_cut;  // longer than max_piece_bytes
+  // Documents not in the sample, and of others what is beyond max_document_chars: how many, their bytes and characters,
+  // which are bytes that can start one.
+  std::array<uint64_t, 3> left_out{}, cut{};
 };
 
 class ChunkCounter {
@@ -156,11 +147,7 @@ class ChunkCounter {
  private:
   void read(const uint8_t* bytes, size_t size, bool end);
   void select(const uint8_t* bytes, size_t size, bool end);
-  void hold(const uint8_t* bytes, size_t size, size_t from);
-  bool judge_document(const uint8_t* text, size_t size);
-  size_t take(const uint8_t* text, size_t size, bool at_end);
-  // So many bytes were fed that are not read. Between documents.
-  void pass_over(size_t size) { checked_offset_ += size, front_offset_ += size; }
+  void judge_document(const uint8_t* text, size_t size, SpecialTokens::Match separator);
   static constexpr size_t npos = ~size_t{0}, kPadding = PieceSink::kReadableAfter;
 
   // Windows of text without long pieces are no larger.
@@ -235,11 +222,10 @@ class ChunkCounter {
   std::vector<uint8_t> normal_;  // of the current document, before begin_: what is in the form and not yet counted
   std::unique_ptr<NormalForm::Known> known_;
   size_t normal_limit_ = 0;  // so much of it is not cut again before more follows
-  // Selection: text as it was fed, from the start of what is not judged; no special token starts before looked_. Of the
-  // current document: the characters that are still taken, and the bytes that are not.
+  // Selection: text as it was fed, from the start of a document that is not judged; no special token starts before
+  // looked_.
   std::vector<uint8_t> held_;
-  size_t looked_ = 0, left_bytes_ = 0;
-  uint64_t left_characters_;
+  size_t looked_ = 0;
 };
 
 }  // namespace bpe
