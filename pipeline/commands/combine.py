@@ -17,18 +17,24 @@ from pipeline.base.units import format_count
 from pipeline.commands import report
 from pipeline.corpus.listing import resolved
 from pipeline.counts.chunk_statistics import ChunkStatistics
+from pipeline.counts.combine_worker import COMBINE_BYTES
+from pipeline.counts.count import input_bytes
 from pipeline.counts.counted import require_counted
 from pipeline.counts.counter_file import Parts, look_at
 from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
+from pipeline.merges import replay_worker
+from pipeline.merges.replay_worker import SumTask
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Manifest, Run, Source, Weighted
+from pipeline.run.manifest import Manifest, Run
+from pipeline.run.mixture import Mixture
 from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of
 from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
+from pipeline.run.source import Source, Weighted
 from pipeline.run.values import parse_weight, relative, shown_weight
 from pipeline.storage import Location, absolute, location, same_location
 
@@ -48,18 +54,26 @@ def run_combine(
     options: OutputOptions,
     executor: Executor,
     listener: Listener,
+    mixture: Mixture | None = None,
 ) -> Summary:
-    """Combine and report."""
+    """Combine and report. mixture: makes the weights."""
     factors = _factors(locations, weights)
     runs = [manifest.require(location) for location in locations]
     require_addable(runs, listener)
+    names = list(map(str, locations))
+    mixture = mixture and mixture.named(names)
+    sizes = [text_bytes(run, executor, needed=mixture is not None) for run in runs]
+    if mixture is not None:
+        of_bytes = mixture.weights(dict(zip(names, sizes, strict=True)))
+        factors = relative(list(map(Fraction, of_bytes)))
+        mixture = mixture if str(mixture) else None
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
     counters = [run.counter for run in runs]
     mixed = tuple(
-        Weighted(absolute(run.directory.location), mark, (factor.numerator, factor.denominator))
-        for run, (_, mark), factor in zip(runs, counters, factors, strict=True)
+        Weighted(absolute(run.directory.location), mark, (factor.numerator, factor.denominator), size)
+        for run, (_, mark), factor, size in zip(runs, counters, factors, sizes, strict=True)
     )
     weighted = {path: part.weight for (path, _), part in zip(counters, mixed, strict=True) if part.weight != (1, 1)}
     described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
@@ -70,9 +84,24 @@ def run_combine(
         mixed,
         counted=_not_combined(runs, mixed),
         weighted=bool(weighted) or any(run.manifest.weighted for run in runs),
+        mixture=mixture,
     )
     combination = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
     return write_combination(combination, options, executor, listener)
+
+
+def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:
+    """Return the bytes of the text in a run's counts, with its own weights; 0 if unknown and not `needed`."""
+    stored, counted = run.manifest, require_counted(run, executor)
+    known = stored.source.mixed if stored.source else ()
+    if stored.weights:
+        sizes = stored.input_bytes or input_bytes(run, executor)
+        return round(sum(size * Fraction(by) for size, by in zip(sizes, stored.weights, strict=True)))
+    if known and all(one.bytes for one in known):
+        return round(sum(one.bytes * Fraction(*one.weight) for one in known))
+    if counted.statistics.counted_bytes and not stored.weighted:
+        return counted.statistics.counted_bytes
+    return executor.one(replay_worker.add_up, SumTask(*run.counter, COMBINE_BYTES)).bytes if needed else 0
 
 
 def run_part(location: Location, every: int, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:

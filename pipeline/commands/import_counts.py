@@ -32,12 +32,13 @@ from pipeline.executors import Executor
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import fingerprint
-from pipeline.run.manifest import Manifest, Run, Source
+from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.open_run import special_bytes
 from pipeline.run.options import ImportOptions, TrainOptions
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.runner import Runner, Stage, opened
+from pipeline.run.source import Source
 from pipeline.storage import Location, Remote, open_file, parse_location
 from pipeline.tokenizer.export import Trained, check_before_work
 

@@ -88,6 +88,7 @@ def _run(run: Run) -> Facts:
         **corpus,
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
         **(_left_out(known.summary.corpus.not_taken) if (known := report.load(run)) else {}),
+        **({"mixture": str(mixture)} if (mixture := (stored.source or stored).mixture) else {}),
         "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
         **_parts(run.directory),
         **(chooser.info() if chooser else {}),

@@ -12,7 +12,7 @@ from pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from pipeline.counts.as_text import bounds
 from pipeline.counts.coarse import refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
-from pipeline.counts.count import combine_again
+from pipeline.counts.count import combine_again, input_bytes
 from pipeline.counts.counted import Counted, require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_worker
@@ -20,12 +20,14 @@ from pipeline.merges.chooser import Chooser
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Run
-from pipeline.run.open_run import refuse_other_weights
+from pipeline.run.manifest import Manifest, Run
+from pipeline.run.mixture import mixture_of
+from pipeline.run.open_run import mixed, refuse_other_weights
 from pipeline.run.options import MergeOptions, TrainOptions, flag_of
 from pipeline.run.patterns import pattern_of
+from pipeline.run.plan import is_weighted
 from pipeline.run.runner import Runner, opened
-from pipeline.storage import Location, same_location
+from pipeline.storage import Location, existing, same_location
 from pipeline.tokenizer.export import Ids, Trained, check_before_work, refuse_ordinary
 
 
@@ -36,8 +38,9 @@ def run_merge(
     requested = make_options(TrainOptions, given)
     output = requested.output
     if output is not None and not same_location(output, location):
-        if requested.weights is not None:
-            raise UsageError(f"--weight: {output} would have no inputs, but counts from {location}: leave it out")
+        if is_weighted(requested):
+            flags = _flags_of_weights(requested)
+            raise UsageError(f"{flags}: {output} would have no inputs, but counts from {location}: leave it out")
         run = manifest.require(location)
         if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
             _refuse_unfit_run(run, requested, given)
@@ -57,9 +60,9 @@ def open_merging(
     run = manifest.require(location)
     requested = make_options(TrainOptions, given)
     _refuse_unfit_run(run, requested, given)
-    weights = _weights(run, requested)
+    new = _weighted(run, requested, executor)
     options, given, like = _with_stored_options(run, requested, given)
-    options = replace(options, weights=weights or None, output=location)
+    options = replace(options, weights=new.weights or None, output=location)
     broker = check_before_work(options, listener)
     refuse_without_texts(options, run.manifest.source)
     with opened(options, executor, listener, broker) as (runner, directory):
@@ -72,13 +75,16 @@ def open_merging(
         if not options.overwrite:
             keep_ids(runner, run, options, like=like, given=given)
         else:
-            replaced = _ids_to_replace(runner, run, counted, options, weights)
-        if weights != run.manifest.weights:
-            counted = combine_again(runner, replace(run, manifest=replace(run.manifest, weights=weights)))
+            replaced = _ids_to_replace(runner, run, counted, options, new)
+        before = run.manifest
+        if is_other := new.weights != before.weights:
+            counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
         if options.overwrite:
             run = manifest.remove_results(run)
-        if options.overwrite or weights != run.manifest.weights:
-            run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None, weights=weights))
+        run = replace(run, manifest=_with_weights_of(run.manifest, new))
+        if options.overwrite or is_other:
+            run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+        if options.overwrite or run.manifest != before:
             manifest.save(run)
         with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             yield runner, run, counted, options, replaced
@@ -117,10 +123,10 @@ def _refuse_unfit_run(run: Run, requested: TrainOptions, given: Mapping[str, Any
 
 
 def _ids_to_replace(
-    runner: Runner, run: Run, counted: Counted, options: TrainOptions, weights: tuple[str, ...]
+    runner: Runner, run: Run, counted: Counted, options: TrainOptions, mixed: Manifest
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `stored_ids`."""
-    new = replace(run.manifest, merging=manifest.merging_of(options), weights=weights)
+    new = replace(mixed, merging=manifest.merging_of(options))
     learning = merge.learning_of(replace(run, manifest=new), options)
     runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
     if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:
@@ -132,14 +138,26 @@ def _ids_to_replace(
     }
 
 
-def _weights(run: Run, requested: TrainOptions) -> tuple[str, ...]:
-    """Return the requested weights of the run's inputs, its own by default."""
-    stored = run.manifest
-    if requested.weights is None:
-        return stored.weights
+def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest:
+    """Return the manifest with the requested weights of the run's inputs, its own by default."""
+    stored, mixture = run.manifest, mixture_of(requested)
+    if not is_weighted(requested):
+        return stored
     if stored.source is not None:
-        raise UsageError(f"--weight: {run.directory} has no inputs, but counts from {stored.source.description}")
-    weights = stored.plan.weights(requested.weights)
+        flags = _flags_of_weights(requested)
+        remedy = ": `combine` its runs with them" if stored.source.mixed else ""
+        raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {stored.source.description}{remedy}")
+    new = mixed(stored, requested.weights, mixture)
+    if (new.weights or new.mixture) and existing([run.counter_path]) == [True]:
+        new = new.with_bytes(input_bytes(run, executor))
     if not requested.overwrite:
-        refuse_other_weights(run, weights)
-    return weights
+        refuse_other_weights(run, new)
+    return new
+
+
+def _with_weights_of(stored: Manifest, other: Manifest) -> Manifest:
+    return replace(stored, weights=other.weights, mixture=other.mixture, input_bytes=other.input_bytes)
+
+
+def _flags_of_weights(requested: TrainOptions) -> str:
+    return " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))

@@ -19,11 +19,12 @@ from pipeline.counts.elsewhere import take_counts
 from pipeline.executors import Executor
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
-from pipeline.run.manifest import Manifest, Run, Source
+from pipeline.run.manifest import Manifest, Run
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import cut_by, pattern_of
 from pipeline.run.plan import with_share
 from pipeline.run.runner import opened
+from pipeline.run.source import Source
 from pipeline.run.workers import thread_count
 from pipeline.tokenizer.export import Trained, check_before_work
 

@@ -44,6 +44,11 @@ class ChunkStatistics:
         """What was left out because it was asked for."""
         return NotTaken(*self.left_out, *self.cut)
 
+    @property
+    def counted_bytes(self) -> int:
+        """Bytes without those that `--sample` and `--max-document-chars` leave out."""
+        return self.bytes - self.not_taken.left_out_bytes - self.not_taken.cut_bytes
+
     def special_text(self, done: str) -> str:
         """Say what looks like special tokens and was "counted" or "encoded" as text."""
         shown = most_frequent(self.looks_special)
@@ -100,6 +105,16 @@ def most_frequent(counts: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
+class MixedText:
+    """An input or a run in a mixture: its counted bytes, its weight, and its share of what is learned from."""
+
+    name: str
+    bytes: int
+    weight: str
+    share: float
+
+
+@dataclass(frozen=True)
 class CorpusFacts:
     """Sums over all chunks of a corpus, as plain numbers for the summary and the report."""
 
@@ -114,6 +129,8 @@ class CorpusFacts:
     weights: str = ""  # of inputs whose counts were multiplied, with their names
     weighted: bool = False  # whether any counts were, so that they are not occurrences
     not_taken: NotTaken = NotTaken()
+    mixture: str = ""  # what made the weights: a temperature, shares
+    texts: tuple[MixedText, ...] = ()  # the inputs or runs that have them
 
     def newer_characters(self) -> str:
         """Say which characters Unicode versions disagree on; empty if there are none."""

@@ -17,12 +17,13 @@ from pipeline.counts.counter_file import Parts
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory, fingerprint
-from pipeline.run.manifest import RUNS, Run, Source, Weighted
+from pipeline.run.manifest import RUNS, Run
 from pipeline.run.open_run import open_run, replace_run
 from pipeline.run.options import READING_OPTIONS, TrainOptions
 from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
 from pipeline.run.runner import OF_SUPERWORDS, Runner
+from pipeline.run.source import Source, Weighted
 from pipeline.storage import named
 from pipeline.storage.atomic import make_directory
 

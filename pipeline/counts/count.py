@@ -5,6 +5,7 @@ got new files counts only those. Results of other counts are deleted when all ch
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from pipeline.base.errors import RunDirectoryError
@@ -20,6 +21,7 @@ from pipeline.counts.counted import Counted, as_counted, check_facts, counter_of
 from pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from pipeline.counts.feeding import CountTask
 from pipeline.counts.prepared import PreparedCountTask
+from pipeline.executors import Executor
 from pipeline.pattern.compiled import CompiledPattern
 from pipeline.pattern.token_rules import Preparation
 from pipeline.run import manifest
@@ -39,7 +41,8 @@ _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted]:
     """Count the chunks that are missing and combine; returns the run, without results of other counts."""
-    complete = find_counted(run, runner.executor)
+    known = run.manifest.mixture is None or run.manifest.input_bytes
+    complete = find_counted(run, runner.executor) if known else None
     if complete is not None:
         runner.skip(STAGE)
         if options.inputs:
@@ -61,7 +64,28 @@ def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted
         if without != run:
             manifest.save(without)
         run = without
+    if run.manifest.mixture is not None or run.manifest.weights:
+        run = replace(run, manifest=run.manifest.with_bytes(input_bytes(run, runner.executor)))
+        manifest.save(run)
     return run, combine_chunks(runner, run, statistics)
+
+
+def input_bytes(run: Run, executor: Executor) -> list[int]:
+    """Return the counted bytes of each input, without weights; `RunDirectoryError` if a counter is missing."""
+    facts = _facts_of_chunks(run, executor)
+    return [
+        sum(facts[index].statistics.counted_bytes for index in chunks)
+        for chunks in run.manifest.plan.chunks_of_inputs()
+    ]
+
+
+def _facts_of_chunks(run: Run, executor: Executor) -> list[CounterFacts]:
+    counters = run.chunk_counters()
+    looked_at = look_at(counters, executor)
+    for (path, _), facts in zip(counters, looked_at, strict=True):
+        if facts is None:
+            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
+    return [facts for facts in looked_at if facts is not None]
 
 
 def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
@@ -99,12 +123,7 @@ def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Par
 
 def combine_again(runner: Runner, run: Run) -> Counted:
     """Combine the counters of all chunks with other weights."""
-    counters = run.chunk_counters()
-    looked_at = look_at(counters, runner.executor)
-    for (path, _), facts in zip(counters, looked_at, strict=True):
-        if facts is None:
-            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
-    statistics = sum((facts.statistics for facts in looked_at if facts), ChunkStatistics())
+    statistics = sum((facts.statistics for facts in _facts_of_chunks(run, runner.executor)), ChunkStatistics())
     return combine_chunks(runner, run, statistics)
 
 

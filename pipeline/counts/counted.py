@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
-from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
+from pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, MixedText
 from pipeline.counts.counter_file import CounterFacts, look_at
 from pipeline.executors import Executor
 from pipeline.run import manifest
@@ -61,6 +61,8 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         weights=plan.described(run.manifest.weights),
         weighted=run.manifest.weighted,
         not_taken=statistics.not_taken,
+        mixture=str(mixture) if (mixture := (source or run.manifest).mixture) else "",
+        texts=tuple(MixedText(*row) for row in run.manifest.texts),
     )
     return Counted(*run.counter, facts, statistics)
 

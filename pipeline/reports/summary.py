@@ -17,7 +17,7 @@ from pipeline.reports.figure import Figure
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.parts import Part, Rows, Table
 from pipeline.reports.result import Advice, Result, plain, time_and_memory
-from pipeline.reports.tables import sections
+from pipeline.reports.tables import mixture_table, sections
 from pipeline.reports.verdict import recommended_size, verdict
 from pipeline.run.parts import PartDone
 from pipeline.run.stored import stored
@@ -94,6 +94,7 @@ class Summary(Result):
     def shown(self) -> Iterable[Part]:
         """Return at most eight rows; `rows(whole=True)` has more."""
         yield Rows(self.rows())
+        yield from mixture_table(self.corpus)
         yield from (table for section in self.sections for table in section.tables[:1])
 
     def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
@@ -235,8 +236,9 @@ class Report(Result):
 
     @property
     def added_tables(self) -> tuple[Table, ...]:
-        """The tables of guests."""
-        return tuple(table for section in self.summary.sections for table in section.tables)
+        """The mixture of inputs or runs, and the tables of guests."""
+        of_guests = (table for section in self.summary.sections for table in section.tables)
+        return (*mixture_table(self.summary.corpus), *of_guests)
 
     @property
     def verdict(self) -> tuple[tuple[str, str], ...]:

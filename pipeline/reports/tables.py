@@ -5,10 +5,20 @@ from dataclasses import replace
 from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
+from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
 from pipeline.reports.parts import Items, Note, Part, Table
 from pipeline.reports.tokens import TokenGroup, readable
+
+
+def mixture_table(corpus: CorpusFacts) -> list[Table]:
+    """Return the table of the inputs or runs with their weights, if they have any."""
+    if not corpus.texts:
+        return []
+    rows = tuple((text.name, format_bytes(text.bytes), text.weight, text.share) for text in corpus.texts)
+    note = f"The weights follow from the bytes, by {corpus.mixture}." if corpus.mixture else ""
+    return [Table("Mixture", ("text", "bytes", "weight", "share"), rows, note, {3: ".2%"})]
 
 
 def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:

@@ -5,9 +5,8 @@ of tokenizers, which have no fingerprint, it lists those that were written, with
 """
 
 import contextlib
-import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,10 @@ from pipeline.base.machine import versions
 from pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
 from pipeline.run.guests import GROUP, choosers
 from pipeline.run.make_options import make_options
+from pipeline.run.mixture import Mixture, Row, table_of
 from pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
 from pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
+from pipeline.run.source import Source
 from pipeline.run.standard_input import remove_copies
 from pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from pipeline.run.values import parse_weights
@@ -39,38 +40,6 @@ _FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
 
 
 @dataclass(frozen=True)
-class Weighted:
-    """A run that was combined, by its location and the fingerprint of its counts, and its weight as a fraction."""
-
-    run: str
-    counts: str
-    weight: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Source:
-    """The origin of counts that were not counted from a corpus listing."""
-
-    kind: str  # RUNS, IMPORTED, "iterator", or that of a guest's chooser
-    digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
-    description: str  # for people
-    mixed: tuple[Weighted, ...] = ()  # the runs that were combined
-    chosen_by: dict[str, Any] = field(default_factory=dict)  # the fields of the guest's chooser
-    counted: tuple[Weighted, ...] = ()  # where one of the mixed was combined itself: the runs that were not
-    weighted: bool = False  # whether counts were multiplied, in a run that was combined or here
-
-    @property
-    def parts(self) -> tuple[Weighted, ...]:
-        """The runs whose counts were added up; a combined run is replaced by its parts, with products of weights."""
-        return self.counted or self.mixed
-
-    @property
-    def scale(self) -> int:
-        """The number that makes all weights whole."""
-        return math.lcm(*(part.weight[1] for part in self.parts))
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The content of `run.json`. counting, merging: options by name."""
 
@@ -84,11 +53,39 @@ class Manifest:
     written: dict[str, str] = field(default_factory=dict)  # files of tokenizers that were written -> SHA-256
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
     weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
+    mixture: Mixture | None = None  # what makes the weights, once the bytes are known
+    input_bytes: tuple[int, ...] = ()  # of the plan's inputs, when they have been counted with weights
 
     @property
     def weighted(self) -> bool:
         """Whether counts were multiplied by weights, so that they are not occurrences in the text."""
         return bool(self.weights) or (self.source is not None and self.source.weighted)
+
+    @property
+    def mixing(self) -> dict[str, Any]:
+        """What the weights were made of, as options: a mixture, or the weights themselves."""
+        mixture = self.mixture or Mixture()
+        return {
+            "temperature": None if mixture.temperature == "1" else mixture.temperature,
+            "shares": [f"{name}={share}" for name, share in sorted(mixture.shares.items())] or None,
+            "weights": None if self.mixture else list(self.weights) or None,
+        }
+
+    @property
+    def texts(self) -> list[Row]:
+        """The inputs or runs with their weights; none if there are no weights, or their bytes are unknown."""
+        if self.source is None:
+            known = bool(self.weights and self.input_bytes)
+            return table_of(self.plan.inputs, self.input_bytes, self.weights) if known else []
+        return self.source.texts
+
+    def with_bytes(self, input_bytes: Sequence[int]) -> "Manifest":
+        """Return the manifest with the bytes of the inputs, and the weights that its mixture makes of them."""
+        weights = self.weights
+        if self.mixture is not None:
+            of_names = dict(zip(self.plan.inputs, input_bytes, strict=True))
+            weights = self.plan.weights(self.mixture.weights(of_names))
+        return replace(self, weights=weights, input_bytes=tuple(input_bytes))
 
     @property
     def chooser(self) -> Any:
@@ -231,6 +228,8 @@ def load(location: Location) -> Run | None:
             raise ValueError("it has both a source and files")
         if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
             raise ValueError("its weights are not those of its inputs")
+        if manifest.input_bytes and len(manifest.input_bytes) != len(manifest.plan.inputs):
+            raise ValueError("its bytes are not those of its inputs")
         for options in (manifest.counting, manifest.merging or {}, *manifest.special.values()):
             make_options(TrainOptions, options)
         manifest = replace(

@@ -16,9 +16,10 @@ from pipeline.run.directory import Directory
 from pipeline.run.ids import Roles
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import WRITE_BYTES
+from pipeline.run.mixture import Mixture, mixture_of
 from pipeline.run.options import CountOptions
 from pipeline.run.patterns import cut_by, on_regex, pattern_of
-from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, list_corpus, owners_of, with_share
+from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, is_weighted, list_corpus, owners_of, with_share
 from pipeline.run.runner import Runner
 from pipeline.run.standard_input import with_standard_input
 from pipeline.run.values import parse_added_tokens
@@ -48,7 +49,7 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
             options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
     with with_standard_input(directory, options) as readable:
         listing = list_corpus(
-            readable, runner.listener, directory, weights=requested.weights, may_be_empty=stored is not None
+            readable, runner.listener, directory, weighted=is_weighted(requested), may_be_empty=stored is not None
         )
         directory.refuse_corpus_inside(file.path for file in listing.files)
         counting = with_share(requested.of_stage("count"), listing.files)
@@ -63,6 +64,7 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
 def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
     """Return the run of these files: the stored one, or the new one with a plan. options: with inputs as named."""
     directory, cutting, inputs, weighting = new.directory, new.manifest.cutting, options.inputs, options.weights
+    mixture = mixture_of(options)
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
@@ -76,22 +78,25 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
     added = before.plan.added_files(directory, listing, runner.listener)
     if runner.part and stored is not None:
         return _as_planned(stored, listing, added, options)
-    plan, weights = replace(before.plan.reopened(listing), empty=listing.empty), before.weights
+    plan = replace(before.plan.reopened(listing), empty=listing.empty)
     if added:
         plan = _extended(runner, replace(before, plan=plan), added, listing, options)
     if inputs or stored is None:
         plan = plan.of_inputs(inputs or (), listing)
-        weights = () if weighting is None else plan.weights(weighting, inputs or ())
-    elif weighting is not None:
-        weights = plan.weights(weighting)
-    run = Run(directory, replace(before, plan=plan, weights=weights))
+    before = replace(before, plan=plan)
+    if inputs or stored is None or weighting is not None or mixture is not None:
+        before = mixed(before, weighting, mixture, inputs or (() if stored is None else None))
+    if stored is not None and (added or (plan.inputs, plan.owners) != _inputs_of(stored)):
+        before = replace(before, input_bytes=())
+    run = Run(directory, before.with_bytes(before.input_bytes) if before.input_bytes else before)
     if stored is None:
         if runner.part:  # the first process that has a plan decides for all
             return run if manifest.save(run, absent=True) else open_run(runner, directory, options)
         return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
-    if added or run.manifest.counter_fingerprint() != stored.manifest.counter_fingerprint():
+    other = (one.manifest.counter_fingerprint() for one in (run, stored))
+    if added or len({*other}) > 1 or run.manifest.mixture != stored.manifest.mixture:
         if not added:
-            refuse_other_weights(stored, weights)
+            refuse_other_weights(stored, run.manifest)
         run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
         manifest.save(run)
@@ -106,10 +111,14 @@ def _as_planned(stored: Run, listing: Listing, added: tuple[CorpusFile, ...], op
             "into another --output and `combine` both, or count once without --part"
         )
     plan = stored.manifest.plan.reopened(listing)
-    if options.weights is not None:
-        requested, before = list(plan.weights(options.weights)), list(stored.manifest.weights)
-        manifest.refuse_other_options(stored.directory, "counting", {"weights": before}, {"weights": requested})
+    if is_weighted(options):
+        new = mixed(replace(stored.manifest, plan=plan), options.weights, mixture_of(options))
+        manifest.refuse_other_options(stored.directory, "counting", stored.manifest.mixing, new.mixing)
     return replace(stored, manifest=replace(stored.manifest, plan=plan))
+
+
+def _inputs_of(run: Run) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    return run.manifest.plan.inputs, run.manifest.plan.owners
 
 
 def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
@@ -124,11 +133,23 @@ def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
     return run
 
 
-def refuse_other_weights(run: Run, weights: Sequence[str]) -> None:
+def mixed(
+    before: Manifest, weighting: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
+) -> Manifest:
+    """Return the manifest with the weights that are asked for; those of a mixture follow when all is counted."""
+    plan = before.plan
+    if mixture is None:
+        weights = () if weighting is None else plan.weights(weighting, inputs)
+        return replace(before, weights=weights, mixture=None)
+    mixture = mixture.named(plan.inputs if inputs is None else inputs)
+    plan.require_apart()
+    return replace(before, weights=(), mixture=mixture if str(mixture) else None)
+
+
+def refuse_other_weights(run: Run, new: Manifest) -> None:
     """Raise `RunDirectoryError` if merges were learned from counts with other weights."""
     if run.manifest.merging is not None and run.merges_path.exists():
-        stored = {"weights": list(run.manifest.weights) or None}
-        manifest.refuse_other_options(run.directory, manifest.MERGING, stored, {"weights": list(weights) or None})
+        manifest.refuse_other_options(run.directory, manifest.MERGING, run.manifest.mixing, new.mixing)
 
 
 def _refuse_another_corpus(directory: Directory) -> None:

@@ -2,7 +2,8 @@
 
 A record is the line of a field. A command takes the options of its value, and nothing else can be said. What depends on
 one is its stage: "count" and "merge" options are part of what a run *is*, "special" options of one tokenizer of it,
-"mix" options of its counts or of shards, "encode" options of what shards are, "run" options only of how it runs.
+"mix" options of its counts or of shards, "mixture" options of weights that counted bytes make, "encode" options of what
+shards are, "run" options only of how it runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from pipeline.pattern.presets import PRESETS
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run import values as read
 from pipeline.run.ids import Reserved, Roles, SpecialTokens
+from pipeline.run.mixture import parse_shares, parse_temperature
 from pipeline.run.parts import AUTO, parse_part
 from pipeline.run.record import CALL, IN_GROUPS, Record, argument, as_in, records_of
 from pipeline.run.stored import plain
@@ -168,7 +170,18 @@ class ImportOptions(OutputOptions, PieceOptions):
     """Of `import-counts`: what cut the pieces."""
 
 
-class CountOptions(ClusterOptions, ImportOptions, TextOptions):
+class MixtureOptions(Values):
+    """Weights of inputs or runs that follow from their counted bytes."""
+
+    temperature: str | None = _input("mixture", None, parse_temperature,
+        "even out INPUTs, or RUNs: each has a share of the text in proportion to its counted bytes to the power of "
+        "1/T; 1 is as counted, inf equal shares", "T", keyword=int | float | str | None, advanced=True)
+    shares: tuple[str, ...] | None = _input("mixture", None, parse_shares,
+        "give the INPUT or RUN of this name this share of the text, such as sw=10%; the others have the rest as they "
+        "would; repeatable", "NAME=SHARE", flag="--share", keyword=Mapping[str, float | str] | None, advanced=True)
+
+
+class CountOptions(MixtureOptions, ClusterOptions, ImportOptions, TextOptions):
     """Of `count`."""
 
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
@@ -243,7 +256,7 @@ class VocabularyOptions(TokenizerOptions):
         "round the vocabulary size up to a multiple of this, with unused special tokens", "N", advanced=True)
 
 
-class MergeOptions(ClusterOptions, OverwriteOptions, VocabularyOptions):
+class MergeOptions(MixtureOptions, ClusterOptions, OverwriteOptions, VocabularyOptions):
     """Of `merge`."""
 
     output: Location | None = as_in(OutputOptions, "output", help="make this run of the counts; default: RUN itself")

@@ -20,7 +20,8 @@ def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
     """Return the pattern of the second stage, which is the tokenizer's; None if there are no superwords."""
     if options.first_stage is None:
         return None
-    if any(weight != "1" for weight in options.weights or ()):
+    evened = options.temperature not in (None, "1") or options.shares
+    if evened or any(weight != "1" for weight in options.weights or ()):
         raise UsageError(
             "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
             "its own, and `combine` these runs with --weight"

@@ -113,12 +113,7 @@ class Plan:
         """Return the weights of the inputs, the smallest as 1, none if all are 1; `UsageError` if they do not fit."""
         if inputs is not None or self.inputs:
             require_weights(requested, self.inputs if inputs is None else inputs)
-        if not self.inputs:
-            raise UsageError(
-                f"--weight: the counts of more than {_MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
-                f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
-                "--overwrite"
-            )
+        self.require_apart()
         try:
             scaled = tuple(map(str, relative(list(map(Fraction, requested)))))
             any_left = any(self.weighted(scaled))
@@ -127,6 +122,15 @@ class Plan:
         if not any_left:
             raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
         return () if set(scaled) == {"1"} else scaled
+
+    def require_apart(self) -> None:
+        """Raise `UsageError` unless each input has its own chunks."""
+        if not self.inputs:
+            raise UsageError(
+                f"--weight: the counts of more than {_MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
+                f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
+                "--overwrite"
+            )
 
     def weighted(self, weights: Sequence[str]) -> Iterator[tuple[list[int], tuple[int, int]]]:
         """List the chunks of each input that has any, and its weight as a fraction: above 0, the smallest as 1."""
@@ -232,14 +236,14 @@ def list_corpus(
     listener: Listener,
     directory: Directory | None = None,
     *,
-    weights: Sequence[str] | None = None,
+    weighted: bool = False,
     may_be_empty: bool = False,
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
     text_field = options.text_field if isinstance(options, TextOptions) else ""
     requested = FileType(options.input_format, options.compression, text_field)
     listing = find_files(options.inputs, requested, exclude=options.exclude or (), may_be_empty=may_be_empty)
-    if listing.repeated and weights:
+    if listing.repeated and weighted:
         twice = (options.inputs or ())[listing.repeated[0]]
         raise UsageError(
             f"--weight: {twice} has files that an input before it has too, and a file is read once, with one weight: "
@@ -273,9 +277,14 @@ def _shown(paths: Sequence[str]) -> str:
     return ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
 
 
+def is_weighted(options: CountOptions) -> bool:
+    """Return whether the inputs have weights, or are to have them when they are counted."""
+    return options.weights is not None or options.temperature is not None or bool(options.shares)
+
+
 def owners_of(options: CountOptions, listing: Listing) -> tuple[int, ...]:
     """Return the number of each file's input, or nothing where the inputs are too many to be counted apart."""
-    most = _MOST_UNWEIGHTED if options.weights is None else MOST_INPUTS
+    most = MOST_INPUTS if is_weighted(options) else _MOST_UNWEIGHTED
     return listing.inputs if len(options.inputs or ()) <= most else ()
 
 

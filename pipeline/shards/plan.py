@@ -159,9 +159,9 @@ def open_encoding(
 ) -> Encoding:
     """Return the encoding that is requested: the stored one, or a new one with its plan, which `cut` makes."""
     stored = None if options.overwrite else shards.load(directory)
-    weights = options.weights if isinstance(options, EncodeOptions) else None
+    weighted = isinstance(options, EncodeOptions) and options.weights is not None
     with with_standard_input(directory, options) as reading:
-        listing = list_corpus(reading, runner.listener, directory, weights=weights, may_be_empty=stored is not None)
+        listing = list_corpus(reading, runner.listener, directory, weighted=weighted, may_be_empty=stored is not None)
         directory.refuse_corpus_inside(file.path for file in listing.files)
         requested = with_share(requested, listing.files)
         if stored is not None:

@@ -10,8 +10,9 @@ from pipeline.corpus.chunks import Chunk, Span
 from pipeline.corpus.files import CorpusFile
 from pipeline.counts.checkpoint import Checkpoint
 from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.manifest import Manifest, Source, Weighted
+from pipeline.run.manifest import Manifest
 from pipeline.run.plan import Plan
+from pipeline.run.source import Source, Weighted
 from pipeline.run.stored import plain, stored
 
 TEXTS, NUMBERS = st.text(max_size=5), st.integers(0, 1 << 64)

@@ -7,17 +7,19 @@ from pipeline.base.errors import UsageError
 from pipeline.commands.declaration import TRAIN, Session, command
 from pipeline.commands.public.values import parse_runs, tokenizer_of
 from pipeline.run.make_options import check_vocabulary, parsed
+from pipeline.run.mixture import mixture_of
 from pipeline.run.options import (
     RECORDS,
     CountOptions,
     MergeOptions,
+    MixtureOptions,
     OutputOptions,
     PartOptions,
     TrainOptions,
     Values,
     flag_of,
 )
-from pipeline.run.record import CALL, GROUPS, argument, flag, option
+from pipeline.run.record import CALL, GROUPS, argument, as_in, flag, option
 from pipeline.storage import Location, named, parse_location
 
 _LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_piece_bytes")
@@ -54,12 +56,14 @@ class MergeCommandOptions(MergeOptions):
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
 
 
-class CombineOptions(OutputOptions):
+class CombineOptions(MixtureOptions, OutputOptions):
     """What `combine` takes."""
 
     runs: tuple[Location, ...] = argument("RUN ...", parse_runs, "the directories of the runs")
     weights: tuple[Any, ...] = flag((), _parse_weights, "how often to count each RUN, in order  [default: 1]", "NUMBER",
         flag="--weight", keyword=Sequence[Any] | None)
+    temperature: str | None = as_in(MixtureOptions, "temperature", advanced=False)
+    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", advanced=False)
 # fmt: on
 
 
@@ -185,8 +189,8 @@ def count(session: Session) -> Any:
 def merge(session: Session) -> Any:
     """Learn a vocabulary from the counts in RUN and export it.
 
-    No text is read again, not even for other --weight; --superwords-from reads the corpus a second time, once. With
-    --output, RUN stays as it is and its counts become those of another run.
+    No text is read again, not even for other --weight or --temperature; --superwords-from reads the corpus a second
+    time, once. With --output, RUN stays as it is and its counts become those of another run.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
@@ -214,10 +218,11 @@ def combine(session: Session) -> Any:
     """Add the counts of RUNs, with weights, into a new run.
 
     Nothing is counted again. Weights are relative: the smallest is 1. Each count is multiplied by its run's weight,
-    rounded half up.
+    rounded half up. --temperature and --share make weights from the runs' counted bytes.
 
     \b
     bpe-pipeline combine runs/english runs/code --weight 1 --weight 2.5 --output runs/mixed
+    bpe-pipeline combine runs/en runs/ja runs/sw --temperature 3 --share sw=5% --output runs/even
     bpe-pipeline merge runs/mixed --vocab-size 32000
 
     A float counts as the shortest decimal number that stands for it.
@@ -237,8 +242,8 @@ def combine(session: Session) -> Any:
     """
     from pipeline.commands.combine import run_combine
 
-    options = session.options
-    return run_combine(options.runs, options.weights, options, session.executor, session.listener)
+    options, mixture = session.options, mixture_of(session.options)
+    return run_combine(options.runs, options.weights, options, session.executor, session.listener, mixture)
 
 
 COMMANDS = (train, count, merge, combine)

@@ -32,11 +32,12 @@ from pipeline.merges.rules import MergeRules
 from pipeline.reports.figure_files import require_figures, write_figures
 from pipeline.reports.result import Facts
 from pipeline.run import manifest
-from pipeline.run.manifest import IMPORTED, Run, Source
+from pipeline.run.manifest import IMPORTED, Run
 from pipeline.run.open_run import rules_of
 from pipeline.run.options import flag_of
 from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Advance, Runner, watched
+from pipeline.run.source import Source
 from pipeline.run.values import argument, parse_share
 from pipeline.storage import Location, location
 from pipeline.storage.atomic import single_output, write_whole

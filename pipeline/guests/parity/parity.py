@@ -39,9 +39,10 @@ from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.directory import RUN
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Run, Source
+from pipeline.run.manifest import Run
 from pipeline.run.options import READING_OPTIONS, CountOptions
 from pipeline.run.runner import Runner
+from pipeline.run.source import Source
 from pipeline.run.stored import plain
 from pipeline.storage import Location, absolute, parse_location, same_location
 from pipeline.tokenizer.export import Trained

@@ -23,6 +23,7 @@ def sweep(session: Session) -> Any:
 
     \b
     bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
+    bpe-pipeline sweep runs/en runs/ja runs/sw --temperature 1,2,3,inf --vocab-size 64k --output sweep
     bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
 
     >>> one = pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
@@ -46,7 +47,9 @@ def sweep(session: Session) -> Any:
     files = [run for run in options.runs if options.held_out and isinstance(run, Path) and run.is_file()]
     runs = tuple(run for run in options.runs if run not in files)  # files: of --held-out *.txt
     model = for_model(parameters=options.parameters, tokens=options.tokens, hidden_size=options.hidden_size)
-    design = Design(runs, options.weights, (*options.held_out, *files), model, options.figures)
+    names = ("weights", "temperatures", "figures")
+    said = {name: getattr(options, name) for name in names}
+    design = Design(runs, held_out=(*options.held_out, *files), model=model, shares=options.shares or (), **said)
     return run_sweep(design, session.given, options, session.executor, session.listener)
 
 

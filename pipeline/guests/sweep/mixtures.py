@@ -2,12 +2,13 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from pipeline.base.errors import UsageError
 from pipeline.run.directory import fingerprint
+from pipeline.run.mixture import Mixture as Evened
 from pipeline.run.values import parse_weight, relative, shown_weight
 
 _MOST_MIXTURES, _LONGEST_NAME = 256, 160
@@ -15,10 +16,14 @@ _MOST_MIXTURES, _LONGEST_NAME = 256, 160
 
 @dataclass(frozen=True)
 class Mixture:
-    """Runs with their weights, by the names of the runs. every: which chunks of them, 2 for each second one."""
+    """Runs with their weights, by the names of the runs. every: which chunks of them, 2 for each second one.
+
+    made_by: what made the weights.
+    """
 
     weights: Mapping[str, Fraction]
     every: int = 1
+    made_by: Evened | None = None
 
     @property
     def name(self) -> str:
@@ -27,6 +32,11 @@ class Mixture:
         part = "" if self.every == 1 else f"@1_{self.every}"
         name = "+".join(one.replace("/", "_") for one in shown)
         return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
+
+    def described(self) -> dict[str, str]:
+        """Return the weights as they are shown, with the temperature that made them."""
+        made_by = {} if self.made_by is None else {"temperature": self.made_by.temperature}
+        return made_by | {name: shown_weight(weight) for name, weight in self.weights.items()}
 
 
 def mixtures_of(texts: Sequence[str], names: Sequence[str]) -> list[Mixture]:
@@ -56,5 +66,17 @@ def mixtures_of(texts: Sequence[str], names: Sequence[str]) -> list[Mixture]:
         raise UsageError(f"--weight: expected {error}") from None
     if not scaled or len(scaled) > _MOST_MIXTURES:
         raise UsageError(f"--weight: between 1 and {_MOST_MIXTURES} mixtures, not {len(scaled) or 'only zeros'}")
-    mixtures = (Mixture({name: by for name, by in zip(names, weights, strict=True) if by}) for weights in scaled)
+    return _different(Mixture({name: by for name, by in zip(names, weights, strict=True) if by}) for weights in scaled)
+
+
+def evened_mixtures(temperatures: Sequence[str], shares: Sequence[str], sizes: Mapping[str, int]) -> list[Mixture]:
+    """Return a mixture for each temperature. shares: NAME=SHARE that are fixed; sizes: counted bytes by name."""
+    fixed = dict(one.rpartition("=")[::2] for one in shares)
+    made_by = [Evened(temperature, fixed).named([*sizes]) for temperature in temperatures or ("1",)]
+    weights = [dict(zip(sizes, map(Fraction, one.weights(sizes)), strict=True)) for one in made_by]
+    above_0 = [{name: weight for name, weight in one.items() if weight} for one in weights]
+    return _different(Mixture(by, made_by=one) for by, one in zip(above_0, made_by, strict=True))
+
+
+def _different(mixtures: Iterable[Mixture]) -> list[Mixture]:
     return list({mixture.name: mixture for mixture in mixtures}.values())

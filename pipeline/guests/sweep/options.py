@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from pipeline.run import values as read
-from pipeline.run.options import MergeOptions, OutputOptions, VocabularyOptions
-from pipeline.run.record import argument, as_in, flag
+from pipeline.run.mixture import parse_temperature
+from pipeline.run.options import MergeOptions, MixtureOptions, OutputOptions, VocabularyOptions
+from pipeline.run.record import CALL, OWN, argument, as_in, flag
 from pipeline.storage import Location, parse_location
 
 
@@ -16,6 +17,13 @@ def _parse_weights(value: object) -> tuple[str, ...]:
     if not isinstance(value, tuple):  # of words
         raise ValueError("weights for the names of runs, such as {'code': [1, 2]}")
     return value
+
+
+def _parse_temperatures(value: object) -> tuple[str, ...]:
+    """Read temperatures, of the command line with commas."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    words = [word for one in listed for word in (one.split(",") if isinstance(one, str) else [one])]
+    return tuple(dict.fromkeys(map(parse_temperature, words)))
 
 
 # fmt: off
@@ -30,6 +38,10 @@ class SweepOptions(OutputOptions, VocabularyOptions):
         "weights to try for the run of this name, the last part of its path: every choice of one for each run is a "
         "mixture; 0 leaves a run out; repeatable  [default: 1]", "NAME=W[,W...]", flag="--weight",
         keyword=Mapping[str, float | str | Sequence[float | str]] | None)
+    temperatures: tuple[str, ...] = flag((), _parse_temperatures,
+        "instead of weights: temperatures that make them from the runs' counted bytes, each a mixture; 1 is as "
+        "counted, inf equal shares", "T[,T...]", flag="--temperature", keyword=Sequence[float | str] | float | str)
+    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", group=OWN, stage=CALL, advanced=False)
     held_out: tuple[Location, ...] = flag((), read.parse_locations,
         "text that was not trained on: files, directories, globs; repeatable; default: what each RUN counted", "PATH")
     parameters: str | None = flag(None, lambda value: value,

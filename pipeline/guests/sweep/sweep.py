@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
-from pipeline.commands.combine import require_addable, run_combine, run_part
+from pipeline.commands.combine import require_addable, run_combine, run_part, text_bytes
 from pipeline.commands.merge import open_merging
 from pipeline.commands.report_again import short_names
 from pipeline.corpus.files import CorpusFile
@@ -23,7 +23,7 @@ from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
-from pipeline.guests.sweep.mixtures import Mixture, mixtures_of
+from pipeline.guests.sweep.mixtures import Mixture, evened_mixtures, mixtures_of
 from pipeline.guests.sweep.options import SweepOptions
 from pipeline.guests.sweep.page import LessText, Swept, labels, overlaps_of, write_table
 from pipeline.guests.sweep.rule import ForModel, Recommendation, rate, recommend
@@ -40,12 +40,12 @@ from pipeline.run.directory import Directory, Kind, fingerprint
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
+from pipeline.run.mixture import BOTH
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
-from pipeline.run.values import shown_weight
 from pipeline.run.workers import worker_count
 from pipeline.storage import Location, existing, same_location
 from pipeline.storage.atomic import write_whole
@@ -61,10 +61,15 @@ STAGE = "measuring"
 
 @dataclass(frozen=True)
 class Design:
-    """What a sweep compares: runs in mixtures of their `weights`, measured on held-out text too, for a model."""
+    """What a sweep compares: runs in mixtures of their `weights`, measured on held-out text too, for a model.
+
+    temperatures, shares: make the weights instead.
+    """
 
     locations: Sequence[Location]
     weights: Sequence[str] = ()
+    temperatures: Sequence[str] = ()
+    shares: Sequence[str] = ()
     held_out: Sequence[Location] = ()
     model: ForModel = ForModel()
     figures: Location | None = None  # a directory for them as files
@@ -132,7 +137,7 @@ def run_sweep(
         require_figures(design.figures, overwrite=options.overwrite)
     names = short_names(locations)
     runs = dict(zip(names, locations, strict=True))
-    mixtures = mixtures_of(design.weights, names)
+    mixtures = _mixtures(design, runs, executor)
     for mixture in mixtures:
         require_addable([manifest.require(runs[name]) for name in mixture.weights], lambda _: None)
     sources = _sources(runs, options, broker, executor)
@@ -149,9 +154,7 @@ def run_sweep(
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
         learned = _learn(sweep, mixtures)
         points = _measure(sweep, learned)
-        weights = {
-            mixture.name: {name: shown_weight(by) for name, by in mixture.weights.items()} for mixture in mixtures
-        }
+        weights = {mixture.name: mixture.described() for mixture in mixtures}
         chosen = recommend(points, design.model, labels(weights))
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
         sweep.export(best, chosen.vocab_size)
@@ -164,6 +167,15 @@ def run_sweep(
         if design.figures is not None:
             swept.write_figures(design.figures, overwrite=options.overwrite)
     return swept
+
+
+def _mixtures(design: Design, runs: Mapping[str, Location], executor: Executor) -> list[Mixture]:
+    if not design.temperatures and not design.shares:
+        return mixtures_of(design.weights, [*runs])
+    if design.weights:
+        raise UsageError(BOTH)
+    sizes = {name: text_bytes(manifest.require(one), executor, needed=True) for name, one in runs.items()}
+    return evened_mixtures(design.temperatures, design.shares, sizes)
 
 
 def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def merge_short(session: Session) -> Any:
     from pipeline.counts.counter_file import Parts
     from pipeline.run import manifest
     from pipeline.run.directory import fingerprint
-    from pipeline.run.manifest import Source
+    from pipeline.run.source import Source
     from pipeline.run.stored import plain
     from token_lengths.short_tokens import ShortTokens
 

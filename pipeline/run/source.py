@@ -1,0 +1,52 @@
+"""Where counts come from that were not counted from a corpus listing: runs that were combined, imported counts."""
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from pipeline.run.mixture import Mixture, Row, short, table_of
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A run that was combined, by its location and the fingerprint of its counts; its weight is a fraction."""
+
+    run: str
+    counts: str
+    weight: tuple[int, int]
+    bytes: int = 0  # of the text in its counts, with its own weights; 0: unknown
+
+
+@dataclass(frozen=True)
+class Source:
+    """The origin of counts that were not counted from a corpus listing."""
+
+    kind: str  # RUNS, IMPORTED, "iterator", or that of a guest's chooser
+    digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
+    description: str  # for people
+    mixed: tuple[Weighted, ...] = ()  # the runs that were combined
+    chosen_by: dict[str, Any] = field(default_factory=dict)  # the fields of the guest's chooser
+    counted: tuple[Weighted, ...] = ()  # where one of the mixed was combined itself: the runs that were not
+    weighted: bool = False  # whether counts were multiplied, in a run that was combined or here
+    mixture: Mixture | None = None  # what made the weights of the mixed
+
+    @property
+    def parts(self) -> tuple[Weighted, ...]:
+        """The runs whose counts were added up; a combined run is replaced by its parts, with products of weights."""
+        return self.counted or self.mixed
+
+    @property
+    def scale(self) -> int:
+        """The number that makes all weights whole."""
+        return math.lcm(*(part.weight[1] for part in self.parts))
+
+    @property
+    def texts(self) -> list[Row]:
+        """The runs that were combined, with their weights; none without weights, or if their bytes are unknown."""
+        names, sizes = [one.run for one in self.mixed], [one.bytes for one in self.mixed]
+        weights = [str(Fraction(*one.weight)) for one in self.mixed]
+        if not all(sizes) or (self.mixture is None and not {*weights} > {"1"}):
+            return []
+        last = list(map(short, names))
+        return table_of(last if len({*last}) == len(last) else names, sizes, weights)

@@ -1,0 +1,233 @@
+"""Weights from counted bytes: laws of temperatures and shares, and what they are given by hand."""
+
+import json
+import random
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import refused, run, succeeded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline
+from pipeline.base.errors import RunDirectoryError, UsageError
+from pipeline.run import manifest
+from pipeline.run.mixture import Mixture, parse_shares, parse_temperature
+
+SIZES = st.dictionaries(st.text("abcd", min_size=1, max_size=3), st.integers(1, 10**12), min_size=2, max_size=6)
+TEMPERATURES = st.sampled_from(["1", "1.5", "2", "3", "100", "inf"])
+
+
+def shares_of(sizes: dict[str, int], weights: Sequence[str]) -> dict[str, float]:
+    parts = {name: size * Fraction(weight) for (name, size), weight in zip(sizes.items(), weights, strict=True)}
+    return {name: float(part / sum(parts.values())) for name, part in parts.items()}
+
+
+@given(SIZES, TEMPERATURES)
+@settings(deadline=None)
+def test_shares_are_proportional_to_the_power_of_the_bytes(sizes: dict[str, int], temperature: str) -> None:
+    shares = shares_of(sizes, Mixture(temperature).weights(sizes))
+    powers = {name: size ** (1 / float(temperature)) for name, size in sizes.items()}
+    for name, power in powers.items():
+        assert shares[name] == pytest.approx(power / sum(powers.values()), rel=1e-4)
+
+
+@given(SIZES, TEMPERATURES, st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_the_order_and_the_names_of_inputs_change_no_weight(sizes: Any, temperature: str, shuffler: Any) -> None:
+    weights = dict(zip(sizes, Mixture(temperature, {min(sizes): "1/3"}).weights(sizes), strict=True))
+    order = list(sizes)
+    shuffler.shuffle(order)
+    renamed = {f"x{name}": sizes[name] for name in order}
+    again = Mixture(temperature, {f"x{min(sizes)}": "1/3"}).weights(renamed)
+    assert dict(zip(order, again, strict=True)) == weights
+    assert min(map(Fraction, weights.values())) == 1
+
+
+@given(SIZES, TEMPERATURES, st.integers(1, 99))
+@settings(deadline=None)
+def test_a_share_is_what_its_input_has_and_the_others_keep_their_ratios(sizes: Any, temperature: str, of: int) -> None:
+    fixed = max(sizes)
+    shares = shares_of(sizes, Mixture(temperature, {fixed: f"{of}/100"}).weights(sizes))
+    assert shares[fixed] == pytest.approx(of / 100, rel=1e-4)
+    without = shares_of(sizes, Mixture(temperature).weights(sizes))
+    for name in sizes.keys() - {fixed}:
+        expected = without[name] / sum(without[other] for other in sizes.keys() - {fixed}) * (1 - of / 100)
+        assert shares[name] == pytest.approx(expected, rel=1e-3)
+
+
+def test_weights_are_the_same_decimal_numbers_on_every_machine() -> None:
+    sizes = {"en": 10**12 + 7, "ja": 3 * 10**9, "sw": 12_345_678}
+    of_3 = Mixture("3").weights(sizes)
+    assert of_3 == ("1", "1923/40", "46802/25")
+    halves = (Fraction(1, 20_000), Fraction(1, 200))  # of their last digits
+    for weight, name, half in zip(of_3[1:], ("ja", "sw"), halves, strict=True):
+        cubed = Fraction(sizes["en"], sizes[name]) ** 2  # exactly: the weight is (en / size) ^ (2 / 3), of six digits
+        assert (Fraction(weight) - half) ** 3 <= cubed <= (Fraction(weight) + half) ** 3
+    assert Mixture("inf").weights({"a": 300, "b": 100}) == ("1", "3")
+    assert Mixture("1").weights(sizes) == ("1", "1", "1")
+
+
+@pytest.mark.parametrize(
+    ("shares", "reason"),
+    [
+        ({"en": "60%", "sw": "50%"}, "the shares are 110 % together, more than 100 %"),
+        ({"en": "60%", "sw": "20%", "ja": "1%"}, "are 81 % together, of all inputs, and not 100 %"),
+        ({"en": 0.5, "sw": "50%"}, "are 100 % together, nothing is left for the 1 other input"),
+        ({"fr": "1%"}, "'fr' is none of the names en, sw, ja.txt"),
+        ({"en": "1%", "c/en": "2%"}, "c/en is named twice"),
+    ],
+)
+def test_shares_that_do_not_fit_are_refused_with_numbers(shares: dict[str, Any], reason: str) -> None:
+    fixed = dict(one.rpartition("=")[::2] for one in parse_shares(shares))
+    with pytest.raises(UsageError, match=reason):
+        Mixture("2", fixed).named(["c/en", "c/sw", "c/ja.txt"])
+
+
+def test_a_name_is_the_last_part_of_a_path_without_its_endings_too() -> None:
+    names = ["c/en", "c/sw.jsonl.gz", "d/x", "e/x"]
+    assert Mixture("1", {"sw": "1/9", "d/x": "1/9"}).named(names).shares == {"c/sw.jsonl.gz": "1/9", "d/x": "1/9"}
+    with pytest.raises(UsageError, match="'x' is 2 inputs; write it in full: d/x, e/x"):
+        Mixture("1", {"x": "1/9"}).named(names)
+
+
+@pytest.mark.parametrize("value", [0.5, "0", "nan", "-1", "x", True, "1e9", None])
+def test_temperatures_are_from_1_on(value: object) -> None:
+    with pytest.raises(ValueError, match="from 1 on"):
+        parse_temperature(value)
+    assert [parse_temperature(one) for one in (1, 2.50, "INF", float("inf"), "3.0")] == ["1", "2.5", "inf", "inf", "3"]
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[Path]:
+    """Three directories of different sizes, whose words differ."""
+    generator = random.Random(3)
+    for name, letters, words in (("en", "abcde", 900), ("ja", "defgh", 300), ("sw", "ijk", 60)):
+        (tmp_path / name).mkdir()
+        known = ["".join(generator.choices(letters, k=generator.randint(2, 5))) for _ in range(40)]
+        for index in range(2):
+            (tmp_path / name / f"{index}.txt").write_text(" ".join(generator.choices(known, k=words)))
+    return [tmp_path / name for name in ("en", "ja", "sw")]
+
+
+def merges_of(home: Path) -> bytes:
+    return (home / "tokenizer/merges.txt").read_bytes()
+
+
+def test_a_temperature_is_the_weights_that_it_prints(inputs: list[Path], tmp_path: Path) -> None:
+    how = ["--vocab-size", "400"]
+    succeeded(run("train", *inputs, "--temperature", "3", "--share", "sw=5%", *how, "--output", tmp_path / "evened"))
+    report = json.loads((tmp_path / "evened/report.json").read_text())
+    texts = report["corpus"]["texts"]
+    assert [text["name"] for text in texts] == list(map(str, inputs))
+    assert [text["bytes"] for text in texts] == [sum(file.stat().st_size for file in path.iterdir()) for path in inputs]
+    assert texts[2]["share"] == pytest.approx(0.05, rel=1e-4)
+    assert report["corpus"]["mixture"] == f"temperature 3, {inputs[2]} 5 %"
+    by_hand = [word for text in texts for word in ("--weight", text["weight"])]
+    succeeded(run("train", *inputs, *by_hand, *how, "--output", tmp_path / "by-hand"))
+    assert merges_of(tmp_path / "evened") == merges_of(tmp_path / "by-hand")
+    last = (tmp_path / "evened/report.txt").read_text().partition("Mixture")[2].partition("/sw ")[2].split()
+    assert last[2:4] == [texts[2]["weight"], "5.00%"]
+    assert "temperature 3" in run("info", tmp_path / "evened").stdout
+    assert "their sum, " in pipeline.verify_run(tmp_path / "evened")["chunks' counters"]
+
+
+def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_path: Path) -> None:
+    home, options = tmp_path / "run", {"vocab_size": 400}
+    as_counted = pipeline.train(inputs, output=home, **options)
+    for path in inputs:
+        path.rename(f"{path}.away")
+    with pytest.raises(RunDirectoryError, match="without --temperature, not with '3'"):
+        pipeline.merge_run(home, temperature=3)
+    written = {path: path.stat().st_mtime_ns for path in (home / "counts").iterdir()}
+    merged = pipeline.merge_run(home, temperature="inf", overwrite=True, **options)[400]
+    assert merged.merges != as_counted.merges
+    assert [share for *_, share in manifest.require(home).manifest.texts] == pytest.approx([1 / 3] * 3, rel=1e-4)
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+    assert pipeline.merge_run(home, vocab_size=380)[380].merges == merged.merges[:123]  # with the weights that it has
+    again = pipeline.merge_run(home, temperature=1, overwrite=True, **options)[400]
+    assert again.merges == as_counted.merges
+    assert not manifest.require(home).manifest.weighted
+    for path in inputs:
+        Path(f"{path}.away").rename(path)
+    evened = pipeline.train(inputs, output=tmp_path / "evened", temperature="inf", **options)
+    assert evened.merges == merged.merges
+
+
+def test_a_corpus_that_grew_has_weights_of_all_its_bytes(inputs: list[Path], tmp_path: Path) -> None:
+    how = {"vocab_size": 400, "temperature": 2}
+    pipeline.train(inputs, output=tmp_path / "run", **how)
+    text = (inputs[2] / "0.txt").read_text() + "\n"
+    (inputs[2] / "2.txt").write_text(text * 3)
+    grown = pipeline.train(inputs, output=tmp_path / "run", **how)
+    assert grown.merges == pipeline.train(inputs, output=tmp_path / "new", **how).merges
+    (inputs[2] / "2.txt").write_text(text)  # the same text as one file or two
+    (inputs[2] / "3.txt").write_text(text * 2)
+    assert grown.merges == pipeline.train(inputs, output=tmp_path / "split", **how).merges
+    reordered = pipeline.train([*reversed(inputs)], output=tmp_path / "reordered", **how)
+    assert grown.merges == reordered.merges
+
+
+def test_a_run_that_was_stopped_while_counting_keeps_its_temperature(inputs: list[Path], tmp_path: Path) -> None:
+    how = {"vocab_size": 400, "temperature": 2}
+    whole = pipeline.train(inputs, output=tmp_path / "run", **how)
+    stopped = manifest.require(tmp_path / "run")  # as it was while chunks were counted
+    manifest.save(
+        manifest.Run(
+            stopped.directory,
+            manifest.replace(stopped.manifest, weights=(), input_bytes=(), merging=None, vocab_size=None),
+        )
+    )
+    (tmp_path / "run/merges.parquet").unlink()
+    resumed = pipeline.train(output=tmp_path / "run", vocab_size=400)
+    assert resumed.merges == whole.merges
+
+
+def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_path: Path) -> None:
+    runs = [pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
+    mixed = pipeline.combine_runs(runs, temperature=3, shares={"sw": "5%"}, output=tmp_path / "mixed")
+    tokenizer = pipeline.merge_run(mixed, vocab_size=400)[400]
+    trained = pipeline.train(inputs, temperature=3, shares={"sw": 0.05}, output=tmp_path / "trained", vocab_size=400)
+    assert tokenizer.merges == trained.merges
+    # A combination has the bytes of its runs, with their weights: with itself and another run, equal shares.
+    more = pipeline.import_counts({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
+    even = pipeline.combine_runs([mixed, more], temperature="inf", output=tmp_path / "even")
+    source = manifest.require(even).manifest.source
+    assert source is not None
+    assert [share for *_, share in source.texts] == pytest.approx([0.5, 0.5], rel=1e-4)
+    assert source.mixed[1].bytes == 50 * 4 + 9 * 3
+    total = sum(size * Fraction(weight) for _, size, weight, _ in manifest.require(mixed).manifest.texts)
+    assert source.mixed[0].bytes == round(total)
+
+
+def test_a_sweep_over_temperatures_has_a_mixture_for_each(inputs: list[Path], tmp_path: Path) -> None:
+    runs = [pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
+    swept = pipeline.sweep(runs, temperatures=[1, "3", "inf"], vocab_size=300, output=tmp_path / "swept")
+    assert [one["temperature"] for one in swept.weights.values()] == ["1", "3", "inf"]
+    evened = pipeline.combine_runs(runs, temperature=3, output=tmp_path / "evened")
+    of_3 = tmp_path / "swept/mixtures" / list(swept.weights)[1]
+    assert len({manifest.require(home).manifest.counter_fingerprint() for home in (of_3, evened)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--weight", "1", "--weight", "2", "--weight", "3", "--temperature", "2"], "leave one of them out"),
+        (["--share", "fr=1%"], "'fr' is none of the names en, ja, sw"),
+        (["--temperature", "0.5"], "a number from 1 on"),
+        (["--share", "sw=150%"], "a share such as 10%"),
+    ],
+)
+def test_what_means_nothing_is_refused_before_counting(
+    inputs: list[Path], tmp_path: Path, words: list[str], reason: str
+) -> None:
+    assert reason in refused(run("train", *inputs, *words, "--output", tmp_path / "run"), 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_input_has_no_temperature(inputs: list[Path], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="here is 1 input: name two or more"):
+        pipeline.train(inputs[0], temperature=2, output=tmp_path / "run")
