@@ -5,7 +5,7 @@ them to parts first, each a checkpoint. What the shards hold depends on corpus, 
 workers, chunk size, memory or kills.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,17 +16,19 @@ from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_wor
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
 from pipeline.reports.encoding import EncodingSummary
-from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, without_defaults
+from pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
+from pipeline.run.parts import PartDone
 from pipeline.run.runner import Runner, opened
 from pipeline.shards import manifest
 from pipeline.shards import plan as planning
-from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, write_by_parts
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_by_parts
 from pipeline.shards.encode_in_order import write_in_order
 from pipeline.shards.encoded_corpus import EncodedCorpus, load_result
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
+from pipeline.shards.ids_file import EncodedChunk
 from pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
 from pipeline.shards.order import ORDERING_STAGE
-from pipeline.storage import Location
+from pipeline.storage import Location, existing
 from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -67,6 +69,9 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         )
         options = replace(options, sample=encoding.options["sample"])
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
+            if runner.part is not None:
+                encode = partial(encode_chunks, runner, encoding, model, options)
+                return summary_of_part(runner, encoding, model, options, encode)
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             encoding.remove_working()
         if encoding.single:
@@ -79,6 +84,40 @@ def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> Encod
     runner.watch.look()
     executor = runner.executor
     return EncodingSummary(output, corpus, runner.times, runner.watch.peak_bytes, executor.retries, executor.used())
+
+
+def summary_of_part(
+    runner: Runner,
+    encoding: Encoding,
+    model: Model,
+    options: ShardsOptions,
+    encode: Callable[[], Sequence[EncodedChunk]],
+) -> EncodingSummary:
+    """Encode the chunks of the runner's part, and return what they hold; the shards are for the command without it."""
+    assert runner.part is not None, "a part"
+    count = len(encoding.plan.chunks)
+    of_part = [index for index in range(count) if runner.part.has(index)]
+    corpus = load_result(encoding.result)
+    is_finished = corpus is not None and corpus.encoding == encoding.fingerprint()
+    paths = [encoding.parts()[index].path for index in of_part if index >= encoding.written_chunks()]
+    missing = 0 if is_finished else len(paths) - sum(existing(paths))
+    chunks = [] if is_finished else encode()
+    total = sum((chunk.statistics for chunk in chunks), ChunkStatistics())
+    if options.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
+    done = PartDone(str(runner.part), len(of_part), missing, count if is_finished else encoding.encoded_chunks(), count)
+    held = corpus_held(
+        encoding,
+        model,
+        total,
+        tokens=sum(chunk.ids for chunk in chunks),
+        documents=sum(chunk.documents for chunk in chunks),
+        shards=(),
+        documents_by=encoding.options.get("documents", "offsets"),
+        separator=None,
+        separator_id=None,
+    )
+    return replace(summary_of(runner, encoding.directory.location, replace(held, files=0)), part=done)
 
 
 def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
@@ -144,25 +183,28 @@ def saved_result(
     encoding: Encoding, model: Model, layout: Layout, total: ChunkStatistics, written: Sequence[ShardFacts], **more: Any
 ) -> EncodedCorpus:
     """Write `shards.json`, with which the shards are complete, and return what it says."""
-    corpus = EncodedCorpus(
+    more |= {"columns": dict(layout.columns) if len(layout.columns) > 1 else None, "row_tokens": layout.row_tokens}
+    documents = sum(shard.documents for shard in written)
+    tokens = sum(shard.tokens for shard in written)
+    corpus = corpus_held(encoding, model, total, shards=tuple(written), tokens=tokens, documents=documents, **more)
+    manifest.save_result(corpus, encoding)
+    return corpus
+
+
+def corpus_held(encoding: Encoding, model: Model, total: ChunkStatistics, **more: Any) -> EncodedCorpus:
+    """Return what shards, or parts of them, hold. total: of what was read."""
+    return EncodedCorpus(
         format=encoding.options["shard_format"],
         dtype=encoding.options["dtype"],
         vocab_size=model.vocabulary.max_id + 1,
         tokenizer=encoding.options["tokenizer"],
-        tokens=sum(shard.tokens for shard in written),
-        documents=sum(shard.documents for shard in written),
         text_bytes=total.text_bytes if total.text_tokens else total.bytes,
         text_tokens=total.text_tokens or None,
         read_bytes=total.bytes,
         files=len(encoding.plan.files),
         not_taken=total.not_taken,
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
-        shards=tuple(written),
         encoding=encoding.fingerprint(),
-        columns=dict(layout.columns) if len(layout.columns) > 1 else None,
-        row_tokens=layout.row_tokens,
         options=without_defaults(encoding.options) if encoding.single else None,
         **more,
     )
-    manifest.save_result(corpus, encoding)
-    return corpus

@@ -137,7 +137,10 @@ def _shards(directory: Location) -> Facts:
         assert encoding is not None, "info found one of the two"
         done = encoding.encoded_chunks()
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
-        return _facts({"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]})
+        parts = _parts(encoding.directory)
+        return _facts(
+            {"shards": str(directory), "encoded": unfinished, **parts, "tokenizer": encoding.options["tokenizer"]}
+        )
     return _encoded(directory, directory, corpus)
 
 

@@ -9,6 +9,7 @@ from pipeline.corpus.skipped_or_altered import in_one_line, in_words
 from pipeline.executors import ClusterUse
 from pipeline.reports.parts import Part, Rows
 from pipeline.reports.result import Result, time_and_memory
+from pipeline.run.parts import PartDone
 from pipeline.shards.encoded_corpus import EncodedCorpus
 from pipeline.storage import Location
 
@@ -30,6 +31,7 @@ class EncodingSummary(Result):
     retries: int
     cluster: ClusterUse | None = None
     tokenizer: Location | None = None
+    part: PartDone | None = None  # of a command with --part: the corpus is then what its chunks hold
 
     event = "summary"
 
@@ -40,6 +42,9 @@ class EncodingSummary(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return at most nine rows."""
+        if self.part is not None:
+            yield Rows(self._rows_of_part(self.part))
+            return
         corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
         once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
         rate = f" ({corpus.bytes_per_token:.3f} bytes of text each" if once and corpus.bytes_per_token else ""
@@ -65,6 +70,16 @@ class EncodingSummary(Result):
                 ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
                 ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
             )
+        )
+
+    def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
+        of_part = f"{format_bytes(self.corpus.read_bytes)}, {format_count(self.corpus.documents, 'documents')}"
+        return (
+            ("shards", self.directory),
+            ("text of the part", f"{of_part}, {format_count(self.corpus.tokens, 'tokens')}"),
+            ("skipped/altered", list(map(str, in_words(self.corpus.losses)))),
+            ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
+            *part.rows("encoded"),
         )
 
 

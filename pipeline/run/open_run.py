@@ -18,6 +18,7 @@ from pipeline.run.manifest import Manifest, Run
 from pipeline.run.memory import WRITE_BYTES
 from pipeline.run.mixture import Mixture, mixture_of
 from pipeline.run.options import CountOptions
+from pipeline.run.parts import processes
 from pipeline.run.patterns import cut_by, on_regex, pattern_of
 from pipeline.run.plan import Plan, corpus_bytes, default_chunk_bytes, is_weighted, list_corpus, owners_of, with_share
 from pipeline.run.runner import Runner
@@ -179,7 +180,7 @@ def _extended(
         between_frames=True,
     )
     work_bytes = workers.bytes - WRITE_BYTES
-    at_once = workers.count * (runner.part.count if runner.part else 1)
+    at_once = workers.count * processes(options)
     default = default_chunk_bytes(corpus_bytes(added), at_once, work_bytes, slow=on_regex(pattern))
     owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
     apart = tuple(owners[file] for file in added) if owners else ()

@@ -337,7 +337,7 @@ class RowOptions(Values):
         "none (one each)", "NAME", keyword=Literal["concat", "best-fit", "none"])
 
 
-class ShardsOptions(OutputOptions, CorpusOptions):
+class ShardsOptions(PartOptions, OutputOptions, CorpusOptions):
     """Which files become shards, and where these go."""
 
 

@@ -69,6 +69,12 @@ def _numbers(names: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(map(int, values)) if all(value.isdecimal() for value in values) else ()
 
 
+def processes(options: object) -> int:
+    """Return how many processes share the work, by the options of each."""
+    text = getattr(options, "part", None)
+    return 1 if text is None else part_of(text).count
+
+
 @dataclass(frozen=True)
 class PartDone:
     """What a part has done. of_part: the chunks that are its; done: those of them that it did itself.

@@ -38,6 +38,7 @@ from pipeline.storage.atomic import make_directory, write_whole
 from pipeline.tokenizer.model import Model
 
 ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
+NOTHING = EncodedChunk(0, ChunkStatistics(), documents=0, rest=0)
 
 
 @dataclass(frozen=True)
@@ -94,16 +95,26 @@ def encode_missing(
     task_of_chunk: Callable[..., Any],
     workers: Grant,
 ) -> list[EncodedChunk]:
-    """Encode the chunks without parts, each by a task of what a chunk has of its own; returns all parts, in order."""
+    """Encode the chunks without parts, each by a task of what a chunk has of its own.
+
+    Returns all parts, or those of the runner's share, in order; `NOTHING` for what is in shards already.
+    """
     encoding.directory.require_lock()
     make_directory(encoding.directory / "parts")
+    written = {path for path, _ in encoding.parts()[: encoding.written_chunks()]}
+
+    def stored(tasks: Sequence[Any]) -> list[EncodedChunk | None]:
+        parts = [StoredIds(task.output, task.fingerprint) for task in tasks]
+        found = iter(stored_parts(encoding.directory, [part for part in parts if part.path not in written]))
+        return [NOTHING if part.path in written else next(found) for part in parts]
+
     stage = Stage(
         ENCODING_STAGE,
         "bytes",
         encode,
         encoding.plan.tasks(task_of_chunk, encoding.parts()),
         weights=[chunk.bytes for chunk in encoding.plan.chunks],
-        stored=lambda _: stored_parts(encoding.directory, encoding.parts()),
+        stored=stored,
         kept="encoded",
         grant=workers,
     )

@@ -1,7 +1,7 @@
 """Encoding a corpus in its order: threads of this process, or workers, make ids, and one writer makes shards of them.
 
-Workers are for text that Python touches, and for nodes of a cluster: their ids are in parts, which are read in turn,
-and removed when the journal says that they are written.
+Workers are for text that Python touches, for nodes of a cluster and for `--part`: their ids are in parts, which are
+read in turn, and removed when the journal says that they are written.
 """
 
 import sys
@@ -18,7 +18,15 @@ from pipeline.run.options import EncodeOptions
 from pipeline.run.patterns import on_regex, slowness
 from pipeline.run.runner import Runner, Stage
 from pipeline.shards.chunk_ids import Made
-from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, complete, named_shards, rows_of, stored_parts
+from pipeline.shards.encode import (
+    ENCODING_STAGE,
+    NOTHING,
+    WRITING_STAGE,
+    complete,
+    named_shards,
+    rows_of,
+    stored_parts,
+)
 from pipeline.shards.encode_worker import EncodeTask, ShardsTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import FileFacts
 from pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers, task_of
@@ -32,7 +40,7 @@ from pipeline.shards.order import hash_held_out, warn_of_empty, writers
 from pipeline.shards.ordered_ids import ids_by_threads
 from pipeline.shards.ordered_shards import OrderedShards
 from pipeline.shards.ordered_writer import OrderedWriter
-from pipeline.storage import remove
+from pipeline.storage import existing, remove
 from pipeline.storage.atomic import make_directory, move
 from pipeline.tokenizer.model import Model
 
@@ -77,7 +85,8 @@ def _write(
 ) -> None:
     """Write the ids of the chunks that are not written."""
     plan, first = encoding.plan, writer.position.chunk
-    if runner.nodes or on_regex(model.pattern) or model.is_prepared:
+    has_parts = any(existing([part.path for part in encoding.parts()[first:]]))
+    if runner.nodes or has_parts or on_regex(model.pattern) or model.is_prepared:
         with closing(_ids_by_workers(runner, encoding, model, options, workers, writer)) as made:
             writer.write(made, workers.grant.count)
         return
@@ -107,14 +116,13 @@ def _ids_by_workers(
     model_settings = {"model": runner.executor.broadcast(packed(model)), "tokenizer": encoding.options["tokenizer"]}
     task = task_of(EncodeTask, model, options, workers, cache_bytes=workers.cache_bytes, **model_settings)
 
-    written = EncodedChunk(0, ChunkStatistics(), documents=0, rest=0)
     stage = Stage(
         ENCODING_STAGE,
         "bytes",
         encode_chunk,
         plan.tasks(task, parts),
         weights=[chunk.bytes for chunk in plan.chunks],
-        stored=lambda _: [written] * first + stored_parts(encoding.directory, parts[first:]),
+        stored=lambda _: [NOTHING] * first + stored_parts(encoding.directory, parts[first:]),
         kept="encoded",
         grant=workers.grant,
     )

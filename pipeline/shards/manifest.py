@@ -161,10 +161,13 @@ class Encoding:
         return fingerprint(self.fingerprint(), plain(self.plan.chunks))
 
     def encoded_chunks(self) -> int:
-        """Return how many chunks are encoded: those that the journal has, or those with a part."""
-        if not self.in_order:
-            return sum(existing([path for path, _ in self.parts()]))
-        entries = entries_of(self.journal, self.journal_of())
+        """Return how many chunks are encoded: those that are in shards, and those with a part."""
+        written = self.written_chunks()
+        return written + sum(existing([path for path, _ in self.parts()[written:]]))
+
+    def written_chunks(self) -> int:
+        """Return how many chunks the journal of the one writer has; 0 if there is none."""
+        entries = entries_of(self.journal, self.journal_of()) if self.in_order else ()
         return int(entries[-1]["position"].get("chunk", 0)) if entries else 0
 
     def parts(self) -> list[StoredIds]:
@@ -210,10 +213,10 @@ def tokenizer_fingerprint(model: Model) -> str:
     )
 
 
-def save(encoding: Encoding) -> None:
-    """Write `encoding.json`, whole or not at all."""
+def save(encoding: Encoding, *, absent: bool = False) -> bool:
+    """Write `encoding.json`, whole or not at all, or only if it is absent; return whether it was written."""
     settings = {"options": without_defaults(encoding.options), "shards": encoding.shards}
-    encoding.directory.write_manifest({**settings, **plain(encoding.plan)})
+    return encoding.directory.write_manifest({**settings, **plain(encoding.plan)}, absent=absent)
 
 
 def load(directory: Directory) -> Encoding | None:

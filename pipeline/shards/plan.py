@@ -31,6 +31,7 @@ from pipeline.run.options import (
     ShardsOptions,
     with_defaults,
 )
+from pipeline.run.parts import processes
 from pipeline.run.patterns import on_regex
 from pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights, with_share
 from pipeline.run.runner import Runner
@@ -133,6 +134,8 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
         raise UsageError(f"--position-ids: {name or requested} has no place for them: choose arrow, parquet or mds")
     if output is None or name is None:
         return options
+    if options.part is not None:
+        raise UsageError(f"--part: {output} is one file, which one process writes; give a directory of shards")
     return replace(options, output=output.with_name(output.name + shards.PARTS), shard_format=name)
 
 
@@ -180,13 +183,14 @@ def open_encoding(
         encoding = Encoding(directory, requested, plan)
         refuse_other_file(encoding, overwrite=options.overwrite)
         try:
-            old = shards.load(directory)
+            old = shards.load(directory) if options.overwrite else None
         except RunDirectoryError:
             old = None  # damaged: its list of files cannot be trusted, and new files replace them one by one
         if old is not None:
             shards.remove_all(old, keep=[file.path for file in plan.files])
-        shards.save(encoding)
-        return encoding
+        if shards.save(encoding, absent=bool(runner.part)):
+            return encoding
+    return open_encoding(runner, directory, options, requested, cut)  # another part's plan was first
 
 
 def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
@@ -210,7 +214,7 @@ def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
 
 def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: Sequence[Node], most: int) -> int:
     """Return the bytes of a chunk, so that all workers end together."""
-    workers = worker_count(options.workers, nodes=nodes)
+    workers = worker_count(options.workers, nodes=nodes) * processes(options)
     size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
 

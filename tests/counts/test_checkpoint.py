@@ -115,7 +115,7 @@ def test_checkpoint_without_its_parts_is_none(counted, library, tmp_path):
     assert "resuming at byte" not in (run / "log.txt").read_text()
 
 
-@pytest.mark.parametrize("changes_left", [(12,), pytest.param((12, 36), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("changes_left", [(13,), pytest.param((13, 37), marks=pytest.mark.slow)])
 def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
     corpus = tmp_path / "corpus"
     corpus.mkdir()

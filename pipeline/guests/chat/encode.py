@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.commands.encode import finished_corpus, saved_result, summary_of, total_of
+from pipeline.commands.encode import finished_corpus, saved_result, summary_of, summary_of_part, total_of
 from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
@@ -263,6 +263,9 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
+            if runner.part is not None:
+                encode = partial(_encode_rows, runner, encoding, model, chat)
+                return summary_of_part(runner, encoding, model, options, encode)
             corpus = finished_corpus(runner, encoding)
             corpus = corpus or _encode(runner, encoding, model, chat)
             directory.remove(encoding.owned_parts())
@@ -287,13 +290,18 @@ def _look(runner: Runner, plan: Plan, model: Model, chat: Chat, workers: Encodin
             break
 
 
-def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
-    encoding.directory.remove([RESULT])  # the shards are not complete from here on
+def _encode_rows(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> list[EncodedChunk]:
+    """Encode what has no parts, after a look at the first rows; returns all parts, or the runner's share."""
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
     if workers.grant.given and (spared := workers.cache_bytes - MOST_CACHE_BYTES) > 0:
         workers = replace(workers, cache_bytes=MOST_CACHE_BYTES, text_bytes=workers.text_bytes + spared)
     _look(runner, encoding.plan, model, chat, workers)
-    parts = encode_conversations(runner, encoding, model, chat, workers)
+    return encode_conversations(runner, encoding, model, chat, workers)
+
+
+def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
+    encoding.directory.remove([RESULT])  # the shards are not complete from here on
+    parts = _encode_rows(runner, encoding, model, chat)
     read = sum((part.statistics for part in parts), ChunkStatistics())
     total = total_of(runner, encoding, read, chat.options)
     for altered in in_words(total.losses):
