@@ -183,6 +183,7 @@ def encode_corpus(
     separator: str | None = ...,
     special_tokens_in_text: Literal["tokens", "text", "refuse"] = ...,
     overwrite: bool = ...,
+    part: str | None = ...,
     ray: bool | str | None = ...,
     weights: Sequence[float | str] | None = ...,
     shuffle: bool = ...,
