@@ -25,6 +25,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "ray": {str: "auto"}, "export": {str: "hf"}, "val_fraction": {str: "0.1"}, "stop_at_saving": {str: "1%"},
     "chat_template": {str: "chatml"}, "superwords_from": {str: "80%", int: 300},
     "superword_pattern": {str: "superbpe"}, "rank_pattern": {str: "gpt2"}, "superword_words": {str: "none", int: 3},
+    "part": {str: "1/8"},
 }  # fmt: skip
 SCRIPT = """import pipeline
 pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)

@@ -82,6 +82,8 @@ def test_parts_of_chat_data_leave_what_one_process_writes(tmp_path: Path) -> Non
     assert "9 of 13 chunks; the same command resumes" in run("info", tmp_path / "parts").stdout
     assert run(*words, "--output", tmp_path / "parts").returncode == 0
     one, parts = (files_in(tmp_path / name) for name in ("one", "parts"))
+    manifests = [json.loads(files.pop("encoding.json")) for files in (one, parts)]
+    assert manifests[0] == manifests[1]
     assert one == parts
 
 
