@@ -322,7 +322,7 @@ def merge_run(
 
 def prune(
     base: AnyPath,
-    run: AnyPath,
+    run: AnyPath | None = ...,
     *,
     keep: int | str | None = ...,
     min_count: int | str | None = ...,

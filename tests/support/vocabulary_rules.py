@@ -136,23 +136,32 @@ def extend_by_rules(
 
 
 def prune_by_rules(
-    base: Base, counter: Mapping[bytes, int], protect: Sequence[bytes] = (), keep: int = 0, min_count: int | None = None
+    base: Base,
+    counter: Mapping[bytes, int] | None,
+    protect: Sequence[bytes] = (),
+    keep: int = 0,
+    min_count: int | None = None,
 ) -> list[tuple[int, int]]:
-    """Ids and scores in order of removal; without `min_count` down to `keep`, or as far as there are leaves."""
+    """Ids and scores in order of removal; without `min_count` down to `keep`, or as far as there are leaves.
+
+    Without a counter those that no merge makes go first, then the others from the last merge on.
+    """
     bytes_of = {id_: token for token, id_ in base.ids.items()}
     score = dict.fromkeys(bytes_of, 0)
-    for piece, count in counter.items():
+    for piece, count in (counter or {}).items():
         for id_ in base.encode(piece):
             score[id_] += count
     stay = {id_ for token, id_ in base.ids.items() if len(token) == 1 or token in protect}
     stay |= {id_ for id_ in bytes_of if id_ in base.added.values() or token_to_text(bytes_of[id_]) in base.added}
     parts = {id_: base.parts(token) or () for token, id_ in base.ids.items()}
+    ranks = {id_: base.merges.index(parts[id_]) if parts[id_] else len(base.merges) for id_ in bytes_of}
+    before = (lambda id_: (score[id_], -id_)) if counter is not None else (lambda id_: (-ranks[id_], id_))
     removed: list[tuple[int, int]] = []
     size = len({*bytes_of, *base.added.values()})
     while min_count is not None or size - len(removed) > keep:
         kept = set(bytes_of) - {id_ for id_, _ in removed}
         leaves = {id_ for id_ in kept - stay if not any(bytes_of[id_] in parts[other] for other in kept)}
-        best = heapq.nsmallest(1, leaves, key=lambda id_: (score[id_], -id_))
+        best = heapq.nsmallest(1, leaves, key=before)
         if not best or (min_count is not None and score[best[0]] >= min_count):
             break
         removed.append((best[0], score[best[0]]))

@@ -12,17 +12,22 @@ from pipeline.tokenizer.model import Model
 
 @dataclass(frozen=True)
 class ChangeTask:
-    """A counter and the tokenizer to change. asked: as an origin has it."""
+    """A counter with its fingerprint, if any, and the tokenizer to change. asked: as an origin has it."""
 
-    counter: Location
-    counter_fingerprint: str
+    counter: tuple[Location, str] | None
     model: Model
     asked: Mapping[str, Any]
     threads: int
     grant: Grant
 
+    @property
+    def counts(self) -> tuple[Location, str]:
+        """The counter, of a change by one."""
+        assert self.counter is not None
+        return self.counter
+
     def __str__(self) -> str:
-        return f"changing a tokenizer by {self.counter}"
+        return "changing a tokenizer" + (f" by {self.counter[0]}" if self.counter else "")
 
 
 def same_rows(files: tuple[Location, Location]) -> bool:

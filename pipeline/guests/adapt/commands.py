@@ -70,7 +70,7 @@ def extend(session: Session) -> Any:
 
 @command(group=_CHANGE, takes=PruneOptions, returns=_pruned)
 def prune(session: Session) -> Any:
-    """Remove the tokens of BASE that the counts in RUN use least.
+    """Remove the tokens of BASE that the counts in RUN use least; without RUN, those that were merged last.
 
     A text whose encoding holds no removed token keeps its tokens. id-map.parquet and removed.parquet next to the new
     tokenizer say which ids moved, and what went.

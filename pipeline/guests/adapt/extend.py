@@ -13,7 +13,7 @@ from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.like import require_extendable
 from pipeline.counts.as_text import bounds
-from pipeline.counts.counted import Counted, require_counted, text_counters
+from pipeline.counts.counted import require_counted, text_counters
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import tokens_by_merges
 from pipeline.guests.adapt.extend_worker import (
@@ -124,9 +124,9 @@ def extended_of(done: tuple[Facts, Extended]) -> Extended:
 
 def run_extend(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Extended:
     """Learn, write the tokenizer's directory, and return what was added."""
-    with changing(change, options, executor, listener, _require_same_cutting) as (runner, counted, directory):
-        learned, written = make_extended(runner, change, counted, directory)
-        last_pair = _last_pair(runner, change.run, written, learned)
+    with changing(change, options, executor, listener, _require_same_cutting) as (runner, directory):
+        learned, written = make_extended(runner, change, directory)
+        last_pair = _last_pair(runner, change.counts, written, learned)
     stopped = learned.chosen or "as many as were asked for"
     if not learned.chosen and len(learned.new) < (wanted := change.asked["add"]):
         least = change.asked["min_frequency"]
@@ -136,7 +136,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     tokenizer, again = Tokenizer.from_model(written), learned.made_again
     special, old = written.vocabulary.special_tokens, change.model.vocabulary.special_tokens
     marks = {text: id_ for text, id_ in special.items() if text not in old}
-    notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.run, [*marks], executor))]
+    notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.counts, [*marks], executor))]
     how = stopped, last_pair, learned.before, learned.after, learned.savings(), marks, tuple(notes)
     return Extended(tokenizer, learned.new, again, *how)
 
@@ -144,14 +144,14 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
 def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Savings:
     """Learn, write nothing, and return how many tokens each number of new ones saves."""
     with watched(options, executor, listener) as runner:
-        _require_same_cutting(runner, change.model, change.run)
-        learned, marked = _learned(runner, change, require_counted(change.run, executor))
+        _require_same_cutting(runner, change.model, change.counts)
+        learned, marked = _learned(runner, change)
         saving = change.asked["stop_at_saving"]
         missing = runner.warn if saving is None else _refuse
-        by_name = _tokens_by_name(runner, change.run, extended(marked, learned), learned, missing)
+        by_name = _tokens_by_name(runner, change.counts, extended(marked, learned), learned, missing)
     savings = learned.savings()
     count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving, by_name)
-    where = change.base, change.run.directory.location
+    where = change.base, change.counts.directory.location
     runs = {name: (one[0], *(one[step.new_tokens] for step in savings)) for name, one in by_name.items()}
     return Savings(*where, tuple(learned.tokens), learned.before, savings, count, why, runs)
 
@@ -246,20 +246,21 @@ def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, An
     return marked, {**asked, "first_id": None if first is None else first + marks}
 
 
-def make_extended(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Learned, Model]:
+def make_extended(runner: Runner, change: Change, directory: Location) -> tuple[Learned, Model]:
     """Learn what is asked for and write all files into a directory."""
-    learned, marked = _learned(runner, change, counted)
+    learned, marked = _learned(runner, change)
     if (saving := change.asked["stop_at_saving"]) is not None:
-        by_name = _tokens_by_name(runner, change.run, extended(marked, learned), learned, _refuse)
+        by_name = _tokens_by_name(runner, change.counts, extended(marked, learned), learned, _refuse)
         count, why = learned.enough(change.asked["add"], saving, by_name)
         learned = replace(learned.first(count), chosen=why)
     runner.executor.one(write_table, (learned, directory))
     return learned, write_changed(change.base, extended(marked, learned), None, directory)
 
 
-def _learned(runner: Runner, change: Change, counted: Counted) -> tuple[Learned, Model]:
+def _learned(runner: Runner, change: Change) -> tuple[Learned, Model]:
     """Learn as many tokens as are asked for; returns the base with the special tokens that are added, too."""
     model, asked = _marked(change.model, change.asked)
+    counted = require_counted(change.counts, runner.executor)
     task = replace(change.task(runner, counted), model=model, asked=asked)
     with _encoding_then_merging(runner, counted.facts.different_pieces, asked["add"]) as advance:
         return runner.executor.one(learn, task, advance), model

@@ -195,7 +195,8 @@ def learn(task: ChangeTask) -> Learned:
     """Learn the new merges; `TrainingError` if there is nothing to learn."""
     asked, rules, engine = task.asked, MergeRules.among(task.asked), _core.MergeEngine()
     start = start_of(task.model, asked["add"], asked["first_id"])
-    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
+    path, fingerprint = task.counts
+    with open_counter(path, fingerprint=fingerprint) as counter:
         _take(task, start, counter, engine)
     result = engine.run(
         asked["add"],
@@ -208,7 +209,7 @@ def learn(task: ChangeTask) -> Learned:
         often = "" if rules.min_frequency == 1 else f" {rules.min_frequency:,} times"
         raise TrainingError(
             f"nothing to learn: no two neighbouring tokens that may be joined occur{often} in the pieces of "
-            f"{task.counter}; count another corpus, or give a smaller --min-frequency"
+            f"{path}; count another corpus, or give a smaller --min-frequency"
         )
     return learned_of(start, result)
 

@@ -32,16 +32,16 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
     model, run = made_from(location, origin)
     with watched(options, executor, listener) as runner, tempfile.TemporaryDirectory() as scratch:
         expected = Path(scratch)
-        counted = require_counted(run, executor)
         change = Change(origin.done, named(origin.base), model, run, origin.options)
         if origin.done == "extend":
-            learned, written = make_extended(runner, change, counted, expected)
+            learned, written = make_extended(runner, change, expected)
             done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
         else:
-            pruning, written = make_pruned(runner, change, counted, expected)
+            pruning, written = make_pruned(runner, change, expected)
             done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"
         same, edited = _compare(executor, location, expected, written)
-    verified = {"made from": f"{change.base} and {run.directory}, both as they were", origin.done: done}
+    counts = "" if run is None else f" and {run.directory}, both"
+    verified = {"made from": f"{change.base}{counts} as {'it was' if run is None else 'they were'}", origin.done: done}
     verified["files"] = f"as they were made: {', '.join(same)}"
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
 
@@ -51,9 +51,7 @@ def report(location: Location, extras: Extras, executor: Executor) -> Facts:
     extras.refuse(f"{location} was made by extend or prune, and its report is only printed")
     origin = require(location)
     base, run = made_from(location, origin)
-    model, counted = load_model(location), require_counted(run, executor)
-    whole = ((counted.path, counted.fingerprint, one, (len(one.vocabulary.left),)) for one in (base, model))
-    [before], [after] = (executor.one(tokens_by_merges, task) for task in whole)
+    model, counted = load_model(location), None if run is None else require_counted(run, executor)
     old, new = ({*one.vocabulary.tokens.values()} for one in (base, model))
     facts: dict[str, object] = {
         "tokenizer": str(location),
@@ -64,9 +62,12 @@ def report(location: Location, extras: Extras, executor: Executor) -> Facts:
         "vocabulary_after": model.vocabulary.size,
         "added": len(new - old),
         "removed": len(old - new),
-        "tokens_before": before,
-        "tokens_after": after,
     }
+    if counted is None:
+        return Facts(facts, "reported")
+    whole = ((counted.path, counted.fingerprint, one, (len(one.vocabulary.left),)) for one in (base, model))
+    [before], [after] = (executor.one(tokens_by_merges, task) for task in whole)
+    facts |= {"tokens_before": before, "tokens_after": after}
     shown = {"tokens_after": f"{after:,} ({after / max(before, 1) - 1:+.1%})"}
     if documents := counted.facts.documents:
         facts["documents"] = documents
@@ -81,18 +82,19 @@ def info(home: Location) -> Facts:
     return Facts({"made_by": origin.done, "base": origin.base, "run": origin.run, "options": asked})
 
 
-def made_from(location: Location, origin: Origin) -> tuple[Model, Run]:
-    """Return the base of a changed tokenizer and its run; `RunDirectoryError` if one is missing or another."""
-    base, counts = named(origin.base), named(origin.run)
+def made_from(location: Location, origin: Origin) -> tuple[Model, Run | None]:
+    """Return the base of a changed tokenizer and its run, if any; `RunDirectoryError` if one is missing or another."""
+    base = named(origin.base)
     try:
-        model, run = load_model(base), manifest.require(counts)
+        model, run = load_model(base), None if origin.run is None else manifest.require(named(origin.run))
     except (InputError, RunDirectoryError) as error:
+        counts = "" if origin.run is None else f" and {origin.run}"
         raise RunDirectoryError(
-            f"{location} was made from {base} and {counts}, which must be there as they were: {error}"
+            f"{location} was made from {base}{counts}, which must be there as they were: {error}"
         ) from None
     if tokenizer_fingerprint(model) != origin.base_fingerprint:
         raise RunDirectoryError(f"{base} is not the tokenizer that {location} was made from; bring that one back")
-    if run.manifest.counter_fingerprint() != origin.counter_fingerprint:
+    if run is not None and run.manifest.counter_fingerprint() != origin.counter_fingerprint:
         raise RunDirectoryError(f"{run.directory} has other counts than {location} was made from; bring those back")
     return model, run
 

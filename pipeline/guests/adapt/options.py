@@ -60,7 +60,8 @@ class PruneOptions(OutputOptions):
 
     output: Location | None = as_in(OutputOptions, "output", help=_OUTPUT)
     base: Location = argument("BASE", parse_location, _BASE)
-    run: Location = argument("RUN", parse_location, "the run directory")
+    run: Location | None = argument("[RUN]", parse_location,
+        "the run directory; without one, the tokens that were merged last go", None)
     keep: int | None = flag(None, parse_whole_number(1, MAX_IDS), "how many tokens stay, special tokens included", "N")
     min_count: int | None = flag(None, parse_whole_number(1, MAX_IDS),
         "instead of --keep: remove tokens that are used less often", "N")

@@ -34,35 +34,50 @@ DERIVED = Kind("made-from.json", re.compile("|".join(map(re.escape, (*_NAMES, TE
 
 @dataclass(frozen=True)
 class Origin:
-    """A base tokenizer and a run, by name and fingerprint, and what was done with them. done: "extend" or "prune"."""
+    """A base tokenizer and a run, by name and fingerprint, and what was done with them. done: "extend" or "prune".
+
+    run: None where tokens were chosen by their merges alone.
+    """
 
     done: str
     base: str
     base_fingerprint: str
-    run: str
-    counter_fingerprint: str
+    run: str | None
+    counter_fingerprint: str | None
     options: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the tokenizer at `base`, by the counts of a run. asked: its options, as an origin stores them."""
+    """A change of the tokenizer at `base`, by a run's counts, if any. asked: its options, as an origin has them."""
 
     done: str
     base: Location
     model: Model
-    run: Run
+    run: Run | None
     asked: Mapping[str, Any]
 
-    def origin(self, counted: Counted) -> Origin:
-        """Return what is stored of it."""
-        marks = tokenizer_fingerprint(self.model), absolute(self.run.directory.location), counted.fingerprint
-        return Origin(self.done, absolute(self.base), *marks, self.asked)
+    @property
+    def counts(self) -> Run:
+        """The run, of a change that has one."""
+        assert self.run is not None
+        return self.run
 
-    def task(self, runner: Runner, counted: Counted) -> ChangeTask:
+    def counted(self, executor: Executor) -> Counted | None:
+        """Return the counts; `RunDirectoryError` if the run is not complete."""
+        return None if self.run is None else require_counted(self.run, executor)
+
+    def origin(self, counted: Counted | None) -> Origin:
+        """Return what is stored of it."""
+        run = None if self.run is None else absolute(self.run.directory.location)
+        counts = None if counted is None else counted.fingerprint
+        return Origin(self.done, absolute(self.base), tokenizer_fingerprint(self.model), run, counts, self.asked)
+
+    def task(self, runner: Runner, counted: Counted | None) -> ChangeTask:
         """Return what a worker does of it."""
         how = self.asked, runner.threads, runner.broker.everything_free()
-        return ChangeTask(counted.path, counted.fingerprint, self.model, *how)
+        counter = None if counted is None else (counted.path, counted.fingerprint)
+        return ChangeTask(counter, self.model, *how)
 
 
 Checked = Callable[[Runner, Model, Run], None]
@@ -71,13 +86,14 @@ Checked = Callable[[Runner, Model, Run], None]
 @contextmanager
 def changing(
     change: Change, options: OutputOptions, executor: Executor, listener: Listener, check: Checked
-) -> Iterator[tuple[Runner, Counted, Location]]:
+) -> Iterator[tuple[Runner, Location]]:
     """Open the directory of a changed tokenizer, which is written when the block ends; first check how the run cuts."""
     with opened(options, executor, listener, kind=DERIVED) as (runner, directory):
-        check(runner, change.model, change.run)
-        counted = require_counted(change.run, executor)
-        with _claimed(directory, change.origin(counted), base=change.base, overwrite=options.overwrite):
-            yield runner, counted, directory.location
+        if change.run is not None:
+            check(runner, change.model, change.run)
+        origin = change.origin(change.counted(executor))
+        with _claimed(directory, origin, base=change.base, overwrite=options.overwrite):
+            yield runner, directory.location
 
 
 def whole_number(name: str, value: object, at_least: int = 0) -> int:

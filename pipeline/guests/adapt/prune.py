@@ -1,4 +1,4 @@
-"""`prune`: a tokenizer without its least used tokens, by a run's counts; what stays is made by the same merges."""
+"""`prune`: a tokenizer without tokens, by a run's counts or its own merges; what stays is made by the same merges."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
-from pipeline.counts.counted import Counted
 from pipeline.executors import Executor
 from pipeline.guests.adapt.origin import Change, changing, whole_number
 from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
@@ -38,7 +37,7 @@ class Pruned(Pruning):
 def result_of(pruned: Pruned, output: Location) -> Facts:
     """Return what the command prints of a pruned tokenizer."""
     facts = {"tokenizer": str(output), "removed": len(pruned.removed), "tokens": pruned.tokenizer.vocab_size}
-    facts |= {"tokens_before": pruned.before, "tokens_after": pruned.after}
+    facts |= {} if pruned.before is None else {"tokens_before": pruned.before, "tokens_after": pruned.after}
     return Facts(facts, "pruned", short=str(output))
 
 
@@ -49,7 +48,7 @@ def pruned_of(done: tuple[Facts, Pruned]) -> Pruned:
 
 def run_prune(
     base: Location,
-    location: Location,
+    location: Location | None,
     staying: Mapping[str, Any],
     options: OutputOptions,
     executor: Executor,
@@ -64,7 +63,9 @@ def run_prune(
         raise UsageError("prune needs --output, a directory for the pruned tokenizer")
     if (staying["keep"] is None) == (staying["min_count"] is None):
         raise UsageError("prune needs either --keep or --min-count")
-    model, run = load_model(base), manifest.require(location)
+    if location is None and staying["min_count"] is not None:
+        raise UsageError("--min-count is a number of uses: name the RUN that counted them, or give --keep")
+    model, run = load_model(base), None if location is None else manifest.require(location)
     require_listed(base, model)
     special = model.vocabulary.special_tokens
     limits, kept = ("keep", "min_count"), staying["protect"]
@@ -76,8 +77,8 @@ def run_prune(
         "keep_ids": flag("keep_ids", staying["keep_ids"]),
     }
     change = Change("prune", base, model, run, chosen)
-    with changing(change, options, executor, listener, _warn_of_other_cutting) as (runner, counted, directory):
-        pruning, written = make_pruned(runner, change, counted, directory)
+    with changing(change, options, executor, listener, _warn_of_other_cutting) as (runner, directory):
+        pruning, written = make_pruned(runner, change, directory)
     if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
         which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
         more = " and generation_config.json" if GENERATION_NAME not in written.files else ""
@@ -99,9 +100,10 @@ def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
         )
 
 
-def make_pruned(runner: Runner, change: Change, counted: Counted, directory: Location) -> tuple[Pruning, Model]:
+def make_pruned(runner: Runner, change: Change, directory: Location) -> tuple[Pruning, Model]:
     """Choose what is asked for and write all files into a directory."""
-    with runner.reporting("pruning", counted.facts.different_pieces, "pieces"):
+    counted = change.counted(runner.executor)
+    with runner.reporting("pruning", 0 if counted is None else counted.facts.different_pieces, "pieces"):
         pruning = runner.executor.one(choose, change.task(runner, counted))
         runner.executor.one(write_tables, (pruning, change.model.vocabulary, directory))
     removed = {one.old_id for one in pruning.removed}

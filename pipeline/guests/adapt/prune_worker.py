@@ -1,4 +1,4 @@
-"""Choose which tokens to remove by how a counter uses them, in a worker: the least used first, none that others need.
+"""Choose which tokens to remove, in a worker: those that a counter uses least first, or those that were merged last.
 
 A token's canonical merge is the last one when its own bytes are merged; a leaf is a token that no kept token's
 canonical merge joins. So every token that stays is still made by the same merges, and a piece whose encoding holds no
@@ -23,7 +23,7 @@ from pipeline.tokenizer.model import Model, bytes_of_letters
 
 @dataclass(frozen=True)
 class RemovedToken:
-    """A token that was removed. score: how often it was used, with what removed tokens made of it passed on to it.
+    """A token that was removed. score: how often it was used, with what removed tokens made of it; 0 without counts.
 
     new_ids: what its bytes are encoded as now.
     """
@@ -35,30 +35,33 @@ class RemovedToken:
 
 
 def removed_tokens(
-    vocabulary: Vocabulary, parts: Mapping[int, tuple[int, int]], uses: Sequence[int], asked: Mapping[str, Any]
+    vocabulary: Vocabulary, merges: Mapping[int, int], uses: Sequence[int] | None, asked: Mapping[str, Any]
 ) -> dict[int, int]:
     """Return the ids to remove with their scores, in order of removal.
 
-    parts: of each reachable token that is no byte, what its canonical merge joins. uses: by id. Raises `UsageError` if
-    that size cannot be reached, or nothing is to be removed.
+    merges: the rank of the canonical merge of each reachable token that is no byte. uses: by id; None: the last merge
+    goes first. Raises `UsageError` if that size cannot be reached, or nothing is to be removed.
     """
+    parts = {id_: (vocabulary.left[rank], vocabulary.right[rank]) for id_, rank in merges.items()}
+    last = len(vocabulary.left)
+    order = {id_: id_ if uses else merges.get(id_, last) for id_ in vocabulary.tokens}  # of equally used ones
     keep, min_count, protected = asked["keep"], asked["min_count"], {*asked["protected"]}
-    score = {id_: uses[id_] for id_ in vocabulary.tokens}
+    score = {id_: uses[id_] if uses else 0 for id_ in vocabulary.tokens}
     users = Counter(part for id_, two in parts.items() for part in {*two})
-    leaves = [(score[id_], -id_) for id_ in score if not users[id_] and id_ not in protected]
+    leaves = [(score[id_], -order[id_], id_) for id_ in score if not users[id_] and id_ not in protected]
     heapq.heapify(leaves)
     removed: dict[int, int] = {}
     size = vocabulary.size
     while leaves and (size - len(removed) > keep if keep is not None else leaves[0][0] < (min_count or 0)):
-        count, negative = heapq.heappop(leaves)
-        removed[-negative] = count
-        two = parts.get(-negative, ())
+        count, _, id_ = heapq.heappop(leaves)
+        removed[id_] = count
+        two = parts.get(id_, ())
         for part in two:
             score[part] += count
         for part in {*two}:
             users[part] -= 1
             if not users[part] and part not in protected:
-                heapq.heappush(leaves, (score[part], -part))
+                heapq.heappush(leaves, (score[part], -order[part], part))
     if keep is not None and size - len(removed) > keep:
         raise UsageError(
             f"--keep {keep:,} is too small: {size - len(removed):,} tokens are bytes, added or protected tokens, or "
@@ -111,29 +114,36 @@ MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
 @dataclass(frozen=True)
 class Pruning:
     """What to remove, in order. id_map: new id -> old id of each token that stays. before, after: the tokens of all
-    counted pieces."""
+    counted pieces, if any are."""
 
     removed: tuple[RemovedToken, ...]
     id_map: Mapping[int, int]
-    before: int
-    after: int
+    before: int | None
+    after: int | None
 
 
 def prune(task: ChangeTask) -> Pruning:
     """Choose what to remove; raises as `removed_tokens` does."""
     old, asked = task.model.vocabulary, task.asked
-    encoder = task.model.piece_encoder()
-    with open_counter(task.counter, fingerprint=task.counter_fingerprint) as counter:
-        uses = task.model.uses(counter.read_all())
-        parts = {id_: (old.left[rank], old.right[rank]) for id_, rank in encoder.last_merges(old.tokens).items()}
-        scores = removed_tokens(old, parts, uses, asked)
-        model, new_of = pruned(task.model, scores.keys(), keep_ids=asked["keep_ids"])
-        encoder, after = model.piece_encoder(), sum(model.uses(counter.read_all()))
+    uses = _uses(task, task.model)
+    scores = removed_tokens(old, task.model.piece_encoder().last_merges(old.tokens), uses, asked)
+    model, new_of = pruned(task.model, scores.keys(), keep_ids=asked["keep_ids"])
+    encoder = model.piece_encoder()
     removed = tuple(
         RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pieces([old.tokens[id_]])))
         for id_, score in scores.items()
     )
-    return Pruning(removed, {new: id_ for id_, new in new_of.items()}, sum(uses), after)
+    before, after = (None if of_model is None else sum(of_model) for of_model in (uses, _uses(task, model)))
+    return Pruning(removed, {new: id_ for id_, new in new_of.items()}, before, after)
+
+
+def _uses(task: ChangeTask, model: Model) -> Sequence[int] | None:
+    """Return how often each token is used in the pieces of the counter; None without one."""
+    if task.counter is None:
+        return None
+    path, fingerprint = task.counter
+    with open_counter(path, fingerprint=fingerprint) as counter:
+        return model.uses(counter.read_all())
 
 
 def write_tables(made: tuple[Pruning, Vocabulary, Location]) -> None:

@@ -45,7 +45,7 @@ def _learn(base: Base, counter: dict[bytes, int], add: int, home: Path, **option
     how = {name: options.pop(name, one) for name, one in (("threads", 1), ("grant", Grant(BIG, BIG, 0, 0)))}
     asked = {"add": add, "first_id": None, "stop_at_saving": None}
     path = counter_files.write(home / "counter", counter, partitions=2)
-    return learn(ChangeTask(path, "f", model, asked | options, **how))
+    return learn(ChangeTask((path, "f"), model, asked | options, **how))
 
 
 def _pairs(base: Base, learned: Learned) -> list[tuple[bytes, bytes, int]]:

@@ -9,6 +9,7 @@ import counter_files
 import pyarrow.parquet as pq
 import pytest
 import vocabulary_rules as rules
+from command import run, succeeded
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from vocabulary_rules import Base
@@ -30,12 +31,12 @@ SMALL = rules.base_of_case(
 )
 
 
-def _prune(base: Base, counter: dict[bytes, int], home: Path, **options: Any) -> Pruning:
+def _prune(base: Base, counter: dict[bytes, int] | None, home: Path, **options: Any) -> Pruning:
     model = base.model()
     settled = {"keep": None, "min_count": None, "keep_ids": False} | options
     settled["protected"] = protected_ids(model.vocabulary, settled.pop("protect", ()))
-    path = counter_files.write(home / "counter", counter, partitions=2)
-    return prune(ChangeTask(path, "f", model, settled, 1, Grant(0, 0, 0, 0)))
+    stored = None if counter is None else (counter_files.write(home / "counter", counter, partitions=2), "f")
+    return prune(ChangeTask(stored, model, settled, 1, Grant(0, 0, 0, 0)))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
@@ -84,6 +85,41 @@ def test_what_is_removed_and_what_stays_are_those_of_the_definition(
         if gone.isdisjoint(before):
             assert after == [new_of[id_] for id_ in before]
     assert all(list(one.new_ids) == encoders[1].encode_pieces([one.token]) for one in found.removed)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@given(base=rules.bases(), drop=st.integers(1, 12), texts=st.lists(rules.pieces))
+def test_without_counts_the_tokens_that_were_merged_last_go(
+    base: Base, drop: int, texts: list[bytes], tmp_path: Path
+) -> None:
+    model = base.model()
+    expected = rules.prune_by_rules(base, None, keep=model.vocabulary.size - drop)
+    if len(expected) < drop:
+        with pytest.raises(UsageError, match="is too small"):
+            _prune(base, None, tmp_path, keep=model.vocabulary.size - drop)
+        return
+    done = _prune(base, None, tmp_path, keep=model.vocabulary.size - drop)
+    assert [(one.old_id, one.score) for one in done.removed] == expected
+    assert (done.before, done.after) == (None, None)
+    new, new_of = pruned(model, {id_ for id_, _ in expected}, keep_ids=False)
+    assert {done.id_map[id_] for id_ in new.unreachable_tokens()} <= {*model.unreachable_tokens()}
+    for text in texts:
+        before, after = (one.encoder().encode_pieces([text]) for one in (model, new))
+        if all(id_ in new_of for id_ in before):
+            assert after == [new_of[id_] for id_ in before]
+
+
+@pytest.mark.filterwarnings("ignore")  # of ids that move
+def test_a_trained_tokenizer_is_pruned_to_that_of_a_smaller_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("low lower lowest newer newest widest " * 9)
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=275)
+    smaller = pipeline.merge_run(tmp_path / "run", vocab_size=265)[265]
+    done = pipeline.prune(tmp_path / "run" / "tokenizer", keep=265, output=tmp_path / "pruned")
+    assert done.tokenizer.merges == smaller.merges
+    assert done.tokenizer.special_tokens == smaller.special_tokens
+    assert "10 tokens removed" in succeeded(run("verify", tmp_path / "pruned")).stdout
+    with pytest.raises(UsageError, match="--min-count is a number of uses: name the RUN"):
+        pipeline.prune(tmp_path / "run" / "tokenizer", min_count=2, output=tmp_path / "other")
 
 
 def test_the_tables_have_a_row_a_token_and_nothing_to_remove_is_an_error(tmp_path: Path) -> None:
