@@ -70,7 +70,9 @@ def extend(session: Session) -> Any:
 
 @command(group=_CHANGE, takes=PruneOptions, returns=_pruned)
 def prune(session: Session) -> Any:
-    """Remove the tokens of BASE that the counts in RUN use least; without RUN, those that were merged last.
+    """Remove the tokens of BASE that the counts in RUN use least.
+
+    Without RUN, those that were merged last are removed.
 
     A text whose encoding holds no removed token keeps its tokens. id-map.parquet and removed.parquet next to the new
     tokenizer say which ids moved, and what went.
