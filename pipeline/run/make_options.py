@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.printable import BYTE_ORDER
+from pipeline.corpus.file_list import read_list
 from pipeline.run.guests import guests
 from pipeline.run.options import RECORDS, TrainOptions, Values, add_records, flag_of
 from pipeline.run.record import Record, records_of
@@ -75,6 +76,11 @@ def make_options(
         if name not in records:
             raise UsageError(f"{spell(name)} means nothing here: leave it out")
     checked = {name: parsed(records[name], value, spell) for name, value in given.items()}
+    if (listed := checked.pop("files_from", None)) is not None:
+        given_inputs = checked.get("inputs") or ()
+        if {"-"} & {*given_inputs} and str(listed) == "-":
+            raise UsageError(f"{spell('files_from')} -: standard input is an INPUT already; save the list to a file")
+        checked["inputs"] = (*given_inputs, *parsed(records["inputs"], tuple(read_list(listed)), spell))
     if (
         "stop_at_saving" in checked
         and "vocab_size" in records

@@ -20,7 +20,7 @@ from pipeline.run.mixture import parse_shares, parse_temperature
 from pipeline.run.parts import AUTO, parse_part
 from pipeline.run.record import CALL, IN_GROUPS, Record, argument, as_in, records_of
 from pipeline.run.stored import plain
-from pipeline.storage import Location
+from pipeline.storage import Location, parse_location
 
 READING_OPTIONS = (  # where the text is and which of it is read, not what its pieces are
     *("input_format", "compression", "text_field"),
@@ -116,6 +116,9 @@ class CorpusOptions(WorkOptions):
     inputs: tuple[str, ...] | None = argument("[INPUT ...]", read.parse_paths,
         "files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library)",
         None, stage="run")
+    files_from: Location | None = _input("run", None, parse_location,
+        "read more INPUTs from this file, one a line or ended by NUL bytes; - is standard input", "FILE", advanced=True,
+        command_only=True)
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
     input_format: str = _input("count", "auto",

@@ -68,7 +68,7 @@ def _check_encode(options: EncodeCommandOptions, given: Mapping[str, Any]) -> No
         if options.texts or options.ordinary:
             raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
         return
-    of_text = {"inputs", "texts", "tokenizer", "ordinary", *(one.name for one in fields(WorkOptions))}
+    of_text = {"inputs", "files_from", "texts", "tokenizer", "ordinary", *(one.name for one in fields(WorkOptions))}
     if unfit := next((name for name in given if name not in of_text), None):
         raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
 
