@@ -6,6 +6,7 @@ cannot be read again: counting is not resumed after a stop, but what follows it 
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
@@ -35,6 +36,7 @@ def train_on(
     documents: Iterable[Any], options: TrainOptions, executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
     """Count the documents, merge and export."""
+    options = TrainOptions(**{one.name: getattr(options, one.name) for one in fields(TrainOptions)})  # goes to workers
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     refuse_without_texts(options, source)
     if isinstance(options.sample, int):

@@ -348,3 +348,11 @@ def test_a_mapping_or_a_table_is_no_batch_of_texts(texts: object) -> None:
 def test_replaced_bytes_are_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"2 invalid UTF-8 sequences .*\(first: item 2, byte 1; item 3, byte 0\)"):
         pipeline.train_from_iterator(["fine", b"a\xff", "\ud800"], output=tmp_path / "a", vocab_size=257)
+
+
+@pytest.mark.processes
+def test_the_documents_are_not_sent_to_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator cannot be: the report would lack its numbers."""
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "numbers")
+    pipeline.train_from_iterator((text for text in ["low lower lowest"] * 9), output=tmp_path / "run", vocab_size=260)
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["numbers"] is not None

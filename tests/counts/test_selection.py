@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import EOT, chunk_task, random_words
+from command import run as command
+from command import succeeded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from selecting import Selected, selected, takes
@@ -236,6 +239,29 @@ def test_another_choice_is_another_run_whose_counts_can_be_combined(tmp_path: Pa
     assert counter_files.read(tmp_path / "both" / "counter.parquet") == whole
     stored = json.loads((tmp_path / "both" / "report.json").read_text())["corpus"]["not_taken"]
     assert stored["left_out_documents"] > 50 < stored["cut_documents"]
+
+
+def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")  # with the model card
+    home, run = _write(tmp_path, DOCUMENTS, "txt"), tmp_path / "run"
+    plan = succeeded(
+        command("train", home / "a.txt", "--dry-run", "--sample", "30%", "--max-document-chars", 60)
+    ).stdout
+    assert "\nsample                 0.3 of the documents, seed 0\n" in plan
+    assert "\nlonger documents       cut at 60 characters" in plan
+    pipeline.train(home / "a.txt", output=run, vocab_size=300, **_options(FIRST))
+    amounts = _documents(FIRST, others=()).not_taken()
+    said = (
+        rf"{amounts['left_out_documents']} documents not in the sample \(\d.*, {amounts['left_out_characters']:,} "
+        rf"characters\); {amounts['cut_documents']} documents cut at --max-document-chars \(.*, "
+        rf"{amounts['cut_characters']:,} characters\)"
+    )
+    described = succeeded(command("info", run)).stdout
+    for text in (described, *((run / name).read_text() for name in ("report.txt", "tokenizer/README.md"))):
+        assert re.search(rf"left out\s.*{said}", text)
+    assert "| sample | 0.3 |" in text
+    assert json.loads((run / "report.json").read_text())["corpus"]["not_taken"] == amounts
+    assert json.loads(succeeded(command("info", run, "--json")).stdout)["left_out"] == amounts
 
 
 def test_an_empty_sample_says_so_with_numbers(tmp_path: Path) -> None:
