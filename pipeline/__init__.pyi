@@ -318,6 +318,7 @@ def merge_run(
     superword_pattern: str = ...,
     superword_words: int | str = ...,
     superword_colon: bool = ...,
+    part: str | None = ...,
 ) -> dict[int, Tokenizer]: ...
 
 def prune(

@@ -8,9 +8,10 @@ from typing import Any
 from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.commands.combine import copy_counts
+from pipeline.commands.count import summary_of_part
 from pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from pipeline.counts.as_text import bounds
-from pipeline.counts.coarse import refuse_without_texts
+from pipeline.counts.coarse import count_part_again, refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import combine_again, input_bytes
 from pipeline.counts.counted import Counted, require_counted
@@ -23,7 +24,7 @@ from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Manifest, Run
 from pipeline.run.mixture import mixture_of
 from pipeline.run.open_run import mixed, refuse_other_weights
-from pipeline.run.options import MergeOptions, TrainOptions, flag_of
+from pipeline.run.options import MergeOptions, PartOptions, TrainOptions, flag_of
 from pipeline.run.patterns import pattern_of
 from pipeline.run.plan import is_weighted
 from pipeline.run.runner import Runner, opened
@@ -50,6 +51,24 @@ def run_merge(
         location = copy_counts(location, given, executor, listener)
     with open_merging(location, given, executor, listener) as (runner, run, counted, options, replaced):
         return merge_and_export(runner, run, counted, options, replaced)
+
+
+class _SecondCountOptions(PartOptions, TrainOptions):
+    """Of a part of the second count."""
+
+
+def count_again_in_part(
+    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> Summary:
+    """Do a part of the second count of superwords, which merging without `--part` completes."""
+    given, run = {**given}, manifest.require(location)
+    part = given.pop("part")
+    requested = make_options(TrainOptions, given)
+    _refuse_unfit_run(run, requested, given)
+    stored = _with_stored_options(run, requested, given)[0]
+    options = _SecondCountOptions(**vars(stored) | {"part": part, "output": location})
+    with opened(options, executor, listener) as (runner, directory), runner.logged(directory, options, lambda: None):
+        return summary_of_part(runner, run, options, *count_part_again(runner, run, options))
 
 
 @contextmanager

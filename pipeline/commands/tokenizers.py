@@ -11,7 +11,9 @@ def first_tokenizer(done: tuple[Summary, Trained]) -> Tokenizer:
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
-def all_tokenizers(done: tuple[Summary, Trained]) -> dict[int, Tokenizer]:
-    """Return the tokenizers of what was trained by their sizes."""
+def all_tokenizers(done: tuple[Summary, Trained | None]) -> dict[int, Tokenizer]:
+    """Return the tokenizers of what was trained by their sizes; none of a part, which counts."""
     trained = done[1]
+    if trained is None:
+        return {}
     return {size: Tokenizer.from_model(trained.model(size)) for size in trained.options.vocab_size}

@@ -11,7 +11,7 @@ from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.coarse_worker import FitTask, pieces_cut
 from pipeline.counts.combine import combine_counters
-from pipeline.counts.count import combine_chunks, count_chunks
+from pipeline.counts.count import combine_chunks, count_chunks, count_part
 from pipeline.counts.counted import Counted, as_counted, find_counted
 from pipeline.counts.counter_file import Parts
 from pipeline.pattern.compiled import CompiledPattern
@@ -20,6 +20,7 @@ from pipeline.run.directory import RUN, Directory, fingerprint
 from pipeline.run.manifest import RUNS, Run
 from pipeline.run.open_run import open_run, replace_run
 from pipeline.run.options import READING_OPTIONS, TrainOptions
+from pipeline.run.parts import PartDone
 from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
 from pipeline.run.runner import OF_SUPERWORDS, Runner
@@ -117,20 +118,42 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
 
 def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: TrainOptions) -> tuple[Run, Counted]:
     """Return the run of the coarse pieces of a run, counted. Raises as counting does."""
-    _refuse_weights(run)
-    files = tuple(file.path for file in run.manifest.plan.files)
-    reading = {name: run.manifest.counting[name] for name in READING_OPTIONS}
-    listed = replace(options, **reading, inputs=files, exclude=None, output=run.coarse_location)
-    coarse_options = replace(listed, pattern=pattern.expression, max_piece_bytes=None)
-    run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
-    coarse_options = replace(coarse_options, overwrite=not _continues(run, coarse_options))
-    coarse = open_run(runner, Directory(run.coarse_location, RUN), coarse_options)
+    coarse = _open_coarse(runner, run, pattern, options)
     manifest.remove_partial(coarse)
     counted = find_counted(coarse, runner.executor)
     if counted is None:
         runner.warn(slowness(pattern))
         counted = combine_chunks(runner, coarse, count_chunks(runner, coarse, pattern))
     return coarse, counted
+
+
+def count_part_again(runner: Runner, run: Run, options: TrainOptions) -> tuple[PartDone, ChunkStatistics]:
+    """Do the runner's part of the second count, as `count_part` does; `UsageError` for counts of several runs."""
+    pattern = coarse_pattern(options)
+    if pattern is None:
+        raise UsageError(
+            "--part is for the second count of superwords, since one process merges: give --superwords-from"
+        )
+    if run.manifest.source is not None:
+        raise UsageError(
+            f"--part: {run.directory} has counts from {run.manifest.source.description}: count the second time in each "
+            "of these runs, with the same --superword-pattern"
+        )
+    make_directory(run.coarse_location)
+    with runner.naming(OF_SUPERWORDS):
+        return count_part(runner, _open_coarse(runner, run, pattern, options), pattern)
+
+
+def _open_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: TrainOptions) -> Run:
+    """Open the run of the coarse pieces of a run; another one is replaced, but not by parts."""
+    _refuse_weights(run)
+    files = tuple(file.path for file in run.manifest.plan.files)
+    reading = {name: run.manifest.counting[name] for name in READING_OPTIONS}
+    listed = replace(options, **reading, inputs=files, exclude=None, output=run.coarse_location)
+    coarse_options = replace(listed, pattern=pattern.expression, max_piece_bytes=None)
+    run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
+    overwrite = runner.part is None and not _continues(run, coarse_options)
+    return open_run(runner, Directory(run.coarse_location, RUN), replace(coarse_options, overwrite=overwrite))
 
 
 def _continues(run: Run, options: TrainOptions) -> bool:

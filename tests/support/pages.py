@@ -184,8 +184,8 @@ class Session:
 
 
 def search_path() -> str:
-    """Return the PATH for commands: first the directory of the Python that runs the tests."""
-    return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    """Return the PATH for commands: first the directory of the Python that runs the tests; last stand-ins for Slurm."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], str(Path(__file__).parent / "slurm")])
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
