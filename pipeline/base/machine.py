@@ -15,7 +15,7 @@ from pipeline import __version__
 
 _CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_QUICK_S = 0.05
+_INTERVAL_S, _QUICK_S = 0.25, 0.05  # between measurements of memory, and between quick looks at it
 _CHILDREN_LISTED = Path("/proc/thread-self/children").exists()
 _MEMORY_FILES = (  # limit, usage and the key in memory.stat, in both versions of control groups
     ("memory.max", "memory.current", "inactive_file"),
@@ -179,16 +179,16 @@ class MemoryWatch:
     """Measure the process tree's memory in a thread while a block runs: its peak, and that of each stage.
 
     Measuring takes longer the more memory there is. On Linux, how much processes have grown since then is looked at in
-    between, which takes no time, so that no short peak is missed.
+    between, which takes no time, so that no short peak is missed. ease: so many times less often.
     """
 
-    def __init__(self, limit_bytes: int | None = None, interval_s: float = 0.25) -> None:
+    def __init__(self, limit_bytes: int | None = None, interval_s: float = _INTERVAL_S, ease: int = 1) -> None:
         self.peak_bytes = 0
         self.limit_bytes = limit_bytes
         self.stage_peaks: dict[str, int] = {}
         self._stages = [""]  # those that have ended since the last measurement, and the current one
         self._measured: dict[int, tuple[int, int]] = {}  # of each process, and its unshared memory then
-        self._interval_s = interval_s
+        self._interval_s, self._ease = interval_s * ease, ease
         self._measuring = threading.Lock()
         self._stop, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory-watch", daemon=True)
@@ -235,7 +235,7 @@ class MemoryWatch:
         pause_s = self._interval_s
         next_s = time.monotonic() + pause_s
         while not self._stop.is_set():
-            if not self._wake.wait(min(pause_s, _QUICK_S)) and time.monotonic() < next_s:
+            if not self._wake.wait(min(pause_s, _QUICK_S * self._ease)) and time.monotonic() < next_s:
                 self._look_quickly()
                 continue
             self._wake.clear()
@@ -243,5 +243,5 @@ class MemoryWatch:
                 return
             started_s = time.thread_time()
             self.look()
-            pause_s = max(self._interval_s, 50 * (time.thread_time() - started_s))  # at most 2 % of a core
+            pause_s = max(self._interval_s, 50 * self._ease * (time.thread_time() - started_s))  # at most 2 % of a core
             next_s = time.monotonic() + pause_s

@@ -28,6 +28,7 @@ from pipeline.run.workers import thread_count, worker_count
 from pipeline.storage.atomic import appendable
 from pipeline.storage.holders import part_file
 
+_EASE_OF_PARTS = 4  # of measuring memory, which as many processes do as there are parts
 OF_SUPERWORDS = " superwords"  # what the names of stages end with that learn them
 _log = logging.getLogger(__name__)
 Advance = Callable[[int], None]
@@ -224,7 +225,7 @@ def watched(
 ) -> Iterator[Runner]:
     """Run stages while memory is watched; warn at the end, also if the block raises, when the limit was passed."""
     executor.on_notice = lambda text: listener(Notice("warning", text))
-    watch = machine.MemoryWatch(options.memory_limit)
+    watch = machine.MemoryWatch(options.memory_limit, ease=1 if part is None else _EASE_OF_PARTS)
     try:
         with watch:
             broker = broker or Broker.of(options.memory_limit)
