@@ -26,7 +26,7 @@ from pipeline.run.values import parse_weights
 from pipeline.storage import Location, existing, sha256_of
 
 MERGING = "merging"  # what a run did with its counts, in words
-_TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_]+\.[a-z]+|README\.md)")
+_TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_-]+\.[a-z]+|README\.md)")
 INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 _REMEDIES = {  # where no run is, by the manifest of what is there
     "sweep.json": "name one of the runs in {}/mixtures",

@@ -214,8 +214,8 @@ class TokenizerOptions(Values):
     add_bos: bool = _special("special", False, read.parse_flag,
         "start each text with the --bos-token when encoding, here and in transformers", advanced=True)
     export: tuple[str, ...] | None = _output("run", None, read.parse_formats,
-        "tokenizer files to write: hf, gpt2, tiktoken, gguf; default: each that can express the tokenizer", "LIST",
-        examples=lambda: read.EXPORT_FORMATS)
+        "tokenizer files to write: hf, gpt2, tiktoken, gguf, token-bytes; default: each that can express the tokenizer",
+        "LIST", examples=lambda: read.EXPORT_FORMATS)
     chat_template: str | None = _output("run", None, read.parse_text,
         "chat template to store in the hf files: llama3, chatml, qwen, ..., tokenizer (its own), or a file",
         "NAME|FILE")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
-EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf")
+EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf", "token-bytes")
 TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
 SPECIAL_TOKENS_IN_TEXT = ("tokens", "text", "refuse")
 PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import samples
 import tiktoken
@@ -18,7 +19,7 @@ from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.pattern.presets import PRESETS
 from pipeline.tokenizer.formats import gguf
-from pipeline.tokenizer.formats.export_formats import FORMATS
+from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = (EOT, "<|a b|>", "[x\n]")
@@ -111,6 +112,17 @@ def test_tiktoken_has_our_ids(pattern: str, tmp_path: Path) -> None:
             assert theirs.encode(text, allowed_special="all") == ids
             assert theirs.encode_ordinary(text) == ours.encode_ordinary(text)
             assert theirs.decode(ids) == text
+
+
+def test_the_bytes_of_each_id_are_those_of_its_text_and_none_of_special_tokens(tmp_path: Path) -> None:
+    ours = tokenizer()
+    numbers = np.load(exported("token-bytes", ours, tmp_path) / "token-bytes.npy")
+    special = {*ours.special_tokens.values()}
+    assert numbers.tolist() == [0 if id_ in special else len(ours.decode_bytes([id_])) for id_ in range(len(numbers))]
+    assert (len(numbers), numbers.dtype) == (ours.vocab_size, np.uint32)
+    text = "low lower naïve 東京"
+    assert numbers[ours.encode(f"{text}{EOT}")].sum() == len(text.encode())
+    assert "token-bytes" not in default_formats()
 
 
 def test_regex_patterns_are_saved_for_this_project_only(tmp_path: Path) -> None:

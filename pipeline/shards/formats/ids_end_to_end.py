@@ -16,8 +16,7 @@ from typing import IO, ClassVar
 
 from pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from pipeline.storage import Location, open_file
-
-_HEADER_BYTES = 128
+from pipeline.storage.npy import HEADER_BYTES, npy_header
 
 
 class Bin(ShardFormat):
@@ -54,7 +53,7 @@ class Bin(ShardFormat):
         row_tokens = layout.row_tokens
         ended = last = 0
         with (second or Path(os.devnull)).open("wb") as positions:
-            positions.write(bytes(_HEADER_BYTES) + array("Q", [0]).tobytes())
+            positions.write(bytes(HEADER_BYTES) + array("Q", [0]).tobytes())
             for more in ends:
                 positions.write(more)
                 ended += len(more)
@@ -63,7 +62,7 @@ class Bin(ShardFormat):
             unfinished = last < values  # a document that continues in the next shard
             positions.write(array("Q", [values] * unfinished))
             positions.seek(0)
-            positions.write(_npy_header(8, ended + 1 + unfinished))
+            positions.write(npy_header(8, ended + 1 + unfinished))
         file.seek(0)
         file.write(self.header(layout, values))
         return values // row_tokens if row_tokens else ended + unfinished
@@ -88,8 +87,8 @@ class Bin(ShardFormat):
     def ends(self, where: Location, layout: Layout, facts: ShardFacts) -> "array[int]":
         """Read where the documents of a shard end, without one that continues in the next shard."""
         with open_file(where) as file:
-            positions = array("Q", file.read_at(_HEADER_BYTES, file.seek(0, 2)))
-            if file.read_at(0, _HEADER_BYTES) != _npy_header(8, len(positions)):
+            positions = array("Q", file.read_at(HEADER_BYTES, file.seek(0, 2)))
+            if file.read_at(0, HEADER_BYTES) != npy_header(8, len(positions)):
                 raise ValueError("the header of its offsets is not as it was written")
         if len(positions) < facts.documents + 1:
             raise ValueError("there are fewer offsets than documents")
@@ -106,15 +105,7 @@ class Npy(Bin):
 
     def header(self, layout: Layout, tokens: int) -> bytes:
         """Return NumPy's header."""
-        return _npy_header(layout.id_bytes, tokens, layout.row_tokens)
-
-
-def _npy_header(item_bytes: int, count: int, row_values: int | None = None) -> bytes:
-    """Return the header of a .npy file of unsigned numbers: version 1.0, one dimension or rows, always of one size."""
-    shape = f"({count},)" if row_values is None else f"({count // row_values}, {row_values})"
-    text = f"{{'descr': '<u{item_bytes}', 'fortran_order': False, 'shape': {shape}, }}"
-    rest = _HEADER_BYTES - 10
-    return b"\x93NUMPY\x01\x00" + rest.to_bytes(2, "little") + f"{text:<{rest - 1}}\n".encode("latin-1")
+        return npy_header(layout.id_bytes, tokens, layout.row_tokens)
 
 
 _HEADER = struct.Struct("<9sQBQQ")  # mark, version, dtype, sequences, document ends

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from pipeline.storage import Location
-from pipeline.tokenizer.formats import gguf, gpt2_files, huggingface, tiktoken_ranks
+from pipeline.tokenizer.formats import gguf, gpt2_files, huggingface, tiktoken_ranks, token_bytes
 from pipeline.tokenizer.formats.fields import GGUF_NAME, RANKS_NAME, SNIPPET_NAME
 from pipeline.tokenizer.model import Model
 
@@ -25,6 +25,8 @@ class Format:
     """On which texts the runtime fails or differs if the pattern leaves superwords."""
     package: str = ""
     """What has to be installed to write them."""
+    only_named: bool = False
+    """Whether they are not written by default: they are no tokenizer."""
 
 
 FORMATS = {
@@ -43,10 +45,12 @@ FORMATS = {
         "it",
         package="gguf",
     ),
+    "token-bytes": Format(token_bytes.export, (token_bytes.NAME,), only_named=True),
 }
 FILE_NAMES = tuple(name for format_ in FORMATS.values() for name in format_.files)
 
 
 def default_formats() -> list[str]:
     """Return the formats that are written where none are named: all whose package is installed."""
-    return [name for name, format_ in FORMATS.items() if not format_.package or find_spec(format_.package)]
+    named = [(name, format_.package) for name, format_ in FORMATS.items() if not format_.only_named]
+    return [name for name, package in named if not package or find_spec(package)]
