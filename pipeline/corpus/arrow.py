@@ -11,8 +11,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pipeline.base.units import format_bytes
-from pipeline.corpus.columns import field, intact, plain, records_of, require_text
+from pipeline.corpus.columns import field, intact, records_of, require_text, texts_of
 from pipeline.corpus.documents import Records
+from pipeline.corpus.fields import fields_of
 from pipeline.corpus.files import ARROW_FILE, CorpusFile, FileSpan, opened
 from pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from pipeline.storage import OpenFile, is_uri
@@ -50,7 +51,9 @@ def batch_cuts(file: CorpusFile, text_field: str, chunk_bytes: int) -> list[int]
     """
     with opened(file.path) as stream, intact(file.path, _READ):
         messages = _messages(file, stream)
-        require_text(file.path, _schema(next(messages)), text_field)
+        schema = _schema(next(messages))
+        for name in fields_of(text_field, "arrow"):
+            require_text(file.path, schema, name)
         if is_uri(file.path) or file.size <= chunk_bytes:
             return []
         starts = list[int]()
@@ -72,18 +75,23 @@ def read_batches(
 ) -> Iterator[Records]:
     """Read the rows of the record batches that start in a span; `progress` is called with bytes."""
     file, start, _ = span
+    names = fields_of(text_field, "arrow")
     with intact(file.path, _READ):
-        index = require_text(file.path, _schema(next(_messages(file, stream))), text_field)
+        schema = _schema(next(_messages(file, stream)))
+        indexes = sorted({require_text(file.path, schema, name) for name in names})
         before = _messages(file, stream) if start else ()
         at = sum(message.rows for message in before if message.start < start)
         source = pa.PythonFile(_Pieces(_content(span, stream, progress, budget)), mode="r")
-        with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=[index])) as reader:
+        with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=indexes)) as reader:
             for batch in reader:
                 batch.validate()
-                for texts in plain(_sound(field(batch.to_struct_array(), text_field))):
+                records = batch.to_struct_array()
+                for name in names:
+                    _require_sound(field(records, name))
+                for texts in texts_of(records, names):
                     yield records_of(texts, at.__add__)
                     at += len(texts)
-                del batch
+                del batch, records
 
 
 def _content(span: FileSpan, stream: OpenFile, progress: Callable[[int], None], budget: ReadBudget) -> Iterator[bytes]:
@@ -192,8 +200,7 @@ def _schema(message: _Message) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(message.header))
 
 
-def _sound(column: pa.Array) -> pa.Array:
-    """Return the column if its offsets are within its memory; what is text is not decoded."""
+def _require_sound(column: pa.Array) -> None:
+    """Raise an error of Arrow unless the offsets of a column are within its memory; what is text is not decoded."""
     values = column.dictionary if pa.types.is_dictionary(column.type) else column
     values.cast(_BINARY.get(values.type, values.type)).validate(full=True)
-    return column

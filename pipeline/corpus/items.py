@@ -6,12 +6,13 @@ JSON Lines.
 """
 
 import re
-from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.documents import Records, joined
+from pipeline.corpus.fields import BETWEEN, fields_of
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -25,19 +26,21 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
 
     items: strings or bytes, mappings that have one in `text_field`, lists of these; pyarrow Arrays, RecordBatches or
     Tables, or data frames, whose column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has
-    just that name, or the dots of `text_field` lead to it. None is a record without its field.
+    just that name, or the dots of `text_field` lead to it. None is a record without its field. Of several fields, those
+    that are missing, empty or no text are left out.
 
     Raises `UsageError` for what is not an iterable of documents, `InputError` naming the item that is none of these or
     the columns that one object or a data set has.
     """
+    names = fields_of(text_field)
     number = 1  # of the next item
     texts: list[bytes] = []
     skipped: dict[str, list[int]] = {}
     size = 0
-    for item in _unbatched(_documents(items, text_field), text_field):
+    for item in _unbatched(_documents(items, names), names):
         is_arrow = _is_arrow(item)
         if not is_arrow:
-            text, kind = _text_of(item, text_field, number)
+            text, kind = _text_of(item, names, number)
             if kind:
                 skipped.setdefault(kind, []).append(len(texts))
             texts.append(text)  # also an empty one: later documents keep their numbers
@@ -49,14 +52,14 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
             yield records
             del records
         if is_arrow:
-            for records in _arrow_records(item, text_field, number):
+            for records in _arrow_records(item, names, number):
                 yield records
                 number += records.rows
     if texts:
         yield joined(texts, skipped, (number - len(texts)).__add__)
 
 
-def _documents(items: Any, text_field: str) -> Iterable[Any]:
+def _documents(items: Any, names: Sequence[str]) -> Iterable[Any]:
     """Return what to iterate over; refuse what would yield something else than its documents."""
     if is_table(items):
         return [items]
@@ -73,11 +76,11 @@ def _documents(items: Any, text_field: str) -> Iterable[Any]:
     if misuse:
         raise UsageError(f"the documents {misuse}")
     if is_data_set:
-        names = items.column_names  # None: they are not known before the first row
-        columns = items if names is None else items.select_columns([_column_name("the data set", text_field, names)])
+        known = items.column_names  # None: they are not known before the first row
+        columns = items if known is None else items.select_columns(_column_names("the data set", names, known))
         return cast("Iterable[Any]", columns.with_format("arrow").iter(batch_size=_BATCH_ROWS))
     if _of_arrow(items) and hasattr(items, "schema"):
-        _column_name("the table", text_field, items.schema.names)
+        _column_names("the table", names, items.schema.names)
     return [items] if _is_arrow(items) else cast("Iterable[Any]", items)
 
 
@@ -87,25 +90,24 @@ def is_table(items: object) -> bool:
     return interchanged and hasattr(items, "columns") and not _of_arrow(items)
 
 
-def _unbatched(items: Iterable[Any], text_field: str) -> Iterator[Any]:
+def _unbatched(items: Iterable[Any], names: Sequence[str]) -> Iterator[Any]:
     """Yield the members of lists in their place, of a data frame the column of texts, and every other item."""
     for item in items:
         if isinstance(item, list | tuple):
             yield from item
         else:
-            yield _column_of(item, text_field) if is_table(item) else item
+            yield _columns_of(item, names) if is_table(item) else item
 
 
-def _column_of(table: Any, text_field: str) -> Any:
-    """Return the column of texts of a data frame, in Arrow's memory."""
+def _columns_of(table: Any, names: Sequence[str]) -> Any:
+    """Return the columns of texts of a data frame, in Arrow's memory."""
     import pyarrow as pa
 
-    column = table[[_column_name("the table", text_field, table.columns)]]
     try:
-        return pa.table(column)
+        return pa.table(table[_column_names("the table", names, table.columns)])
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
-            f"the column {text_field!r} of the table is not all text: {str(error).splitlines()[0]}"
+            f"the column {', '.join(names)!r} of the table is not all text: {str(error).splitlines()[0]}"
         ) from None
 
 
@@ -121,40 +123,54 @@ def _is_scalar(item: object) -> bool:
     return _of_arrow(item) and hasattr(item, "as_py")
 
 
-def _column_name(owner: str, text_field: str, names: Iterable[str]) -> str:
-    """Return the column that has the field; raise `InputError` if there is none."""
-    first = text_field if text_field in names else text_field.split(".")[0]
-    if first not in names:
-        raise InputError(
-            f"{owner} has no column {text_field!r}, only {', '.join(map(str, names)) or 'none'}; "
-            "name it with text_field"
-        )
-    return first
+def _column_names(owner: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the columns that have the fields; raise `InputError` if one of them is missing."""
+    columns = {name: name if name in known else name.split(".")[0] for name in names}
+    for name, column in columns.items():
+        if column not in known:
+            raise InputError(
+                f"{owner} has no column {name!r}, only {', '.join(map(str, known)) or 'none'}; name it with text_field"
+            )
+    return list(dict.fromkeys(columns.values()))
 
 
-def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
+def _text_of(item: Any, names: Sequence[str], number: int) -> tuple[bytes, str]:
     """Return the text of an item, or no text and the kind of skipped record that it is."""
     if not isinstance(item, _TEXTS):
         if _is_scalar(item) or not (item is None or isinstance(item, Mapping)):
-            remedy = f"; give str, bytes, records with a text in {text_field!r}, lists of these, or pyarrow columns"
+            fields = ", ".join(map(repr, names))
+            remedy = f"; give str, bytes, records with a text in {fields}, lists of these, or pyarrow columns"
             if _is_scalar(item):
                 remedy = ", one value of a pyarrow column; give the whole column, or the value's as_py()"
             raise InputError(f"item {number} is of type {type(item).__name__}{remedy}")
-        for name in (text_field,) if item is not None and text_field in item else text_field.split("."):
-            item = item.get(name) if isinstance(item, Mapping) else None
-    if item is None:
-        return b"", "records_without_field"
-    if not isinstance(item, _TEXTS):
-        return b"", "records_not_text"
-    if not isinstance(item, str):
-        return bytes(item), ""
+        values = [_value_of(item, name) for name in names]
+        texts = [value for value in values if isinstance(value, _TEXTS)]
+        if not texts:
+            return b"", "records_without_field" if all(value is None for value in values) else "records_not_text"
+        if len(texts) > 1:
+            return BETWEEN.encode().join(filter(None, map(_encoded, texts))), ""
+        item = texts[0]
+    return _encoded(item), ""
+
+
+def _value_of(item: Mapping[Any, Any] | None, name: str) -> Any:
+    """Return the value of a field with just this name, or to which its dots lead; None if there is none."""
+    value: Any = item
+    for part in (name,) if item is not None and name in item else name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _encoded(text: Any) -> bytes:
+    if not isinstance(text, str):
+        return bytes(text)
     try:
-        return item.encode(), ""
+        return text.encode()
     except UnicodeEncodeError:
-        return _SURROGATE.sub(_INVALID_BYTE, item).encode(errors="surrogateescape"), ""
+        return _SURROGATE.sub(_INVALID_BYTE, text).encode(errors="surrogateescape")
 
 
-def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]:
+def _arrow_records(item: Any, names: Sequence[str], number: int) -> Iterator[Records]:
     """Yield the rows of an Arrow object, the first of which is item `number`."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -168,8 +184,13 @@ def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]
         for chunk in item.chunks if isinstance(item, pa.ChunkedArray) else [item]:
             for start in range(0, len(chunk), _BLOCK_ROWS):
                 column = chunk.slice(start, _BLOCK_ROWS)
+                if is_record and len(names) > 1:
+                    for texts in columns.texts_of(column, names):
+                        yield columns.records_of(texts, number.__add__)
+                        number += len(texts)
+                    continue
                 if is_record:
-                    column = columns.field(column, text_field)
+                    column = columns.field(column, names[0])
                 skipped = []
                 if not columns.is_text(column.type) and not pa.types.is_null(column.type):
                     if not is_record:

@@ -140,7 +140,8 @@ class TextOptions(CorpusOptions):
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
         "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
-        "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a", "NAME")
+        "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a; a,b: both; "
+        "jsonl=a,parquet=b: by format", "NAME")
     sample: float | int | None = _input("count", None, read.parse_sample,
         "take this share of the documents, or about SIZE of the files' bytes, chosen by a hash of their content and "
         "--seed", "SHARE|SIZE", keyword=float | int | str | None, advanced=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pipeline.base.errors import unfit
 from pipeline.base.printable import BYTE_ORDER
 from pipeline.base.units import THOUSANDS, parse_bytes, parse_whole_number
+from pipeline.corpus.fields import fields_of
 from pipeline.pattern.token_rules import TokenRule
 from pipeline.run.ids import MAX_IDS, check_special_tokens
 from pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
@@ -87,10 +88,9 @@ def parse_ray(value: object) -> str | None:
 
 
 def parse_text_field(value: object) -> str:
-    """Read the name of a field; `a.b` is the field b within the field a."""
+    """Read the name of a field; `a.b` is the field b within the field a; `a,b` and `jsonl=a` as `fields_of` does."""
     name = parse_text(value)
-    if "" in name.split("."):
-        raise ValueError("the name of a field, such as text or page.body")
+    fields_of(name)
     return name
 
 
