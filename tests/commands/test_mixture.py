@@ -231,3 +231,10 @@ def test_what_means_nothing_is_refused_before_counting(
 def test_one_input_has_no_temperature(inputs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="here is 1 input: name two or more"):
         pipeline.train(inputs[0], temperature=2, output=tmp_path / "run")
+
+
+@pytest.mark.parametrize("option", [{"temperature": 2}, {"shares": {"a": "10%"}}, {"weights": [1]}])
+def test_an_iterator_has_no_inputs_to_weigh(tmp_path: Path, option: Any) -> None:
+    with pytest.raises(UsageError, match="means nothing here"):
+        pipeline.train_from_iterator(["low"], output=tmp_path / "run", vocab_size=260, **option)
+    assert not (tmp_path / "run").exists()

@@ -35,8 +35,11 @@ class ValuesOptions(TrainOptions):
     """Of training on values of Python: no file is read, on one machine. Fields without a record are no options."""
 
     inputs: tuple[str, ...] | None = None
+    files_from: Location | None = None
     exclude: tuple[str, ...] | None = None
     weights: tuple[str, ...] | None = None
+    temperature: str | None = None
+    shares: tuple[str, ...] | None = None
     ray: str | None = None
     dry_run: bool = False
 
