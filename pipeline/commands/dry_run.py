@@ -1,7 +1,7 @@
-"""`--dry-run`: what would be counted, by how many workers, and the time, memory and disk that it would take."""
+"""`--dry-run`: what would be counted or combined, and the time, memory and disk that it would take."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +11,13 @@ from pipeline.base.events import Listener
 from pipeline.base.machine import MemoryWatch
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
+from pipeline.commands.combine import require_addable
 from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.commands.preload import TRAINING
 from pipeline.corpus.documents import DocumentJudge
+from pipeline.counts.combine import SHARE_BYTES
 from pipeline.counts.combine_worker import COMBINE_BYTES
+from pipeline.counts.counted import require_counted
 from pipeline.counts.counter_file import look_at
 from pipeline.counts.feeding import RegexCutter
 from pipeline.merges import forecast
@@ -22,17 +25,18 @@ from pipeline.merges.merge import merges_for
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.progress import duration
 from pipeline.reports.result import Facts
+from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
-from pipeline.run.memory import WRITE_BYTES
+from pipeline.run.memory import WRITE_BYTES, Broker
 from pipeline.run.open_run import open_run, special_bytes
-from pipeline.run.options import TrainOptions
+from pipeline.run.options import OutputOptions, TrainOptions
 from pipeline.run.patterns import on_regex, pattern_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.runner import Runner
-from pipeline.run.workers import executor_for, nodes
-from pipeline.storage import location
+from pipeline.run.workers import executor_for, executor_here, nodes
+from pipeline.storage import Location, location
 from pipeline.tokenizer.export import check_before_work
 
 _SAMPLE_BYTES, _SLOW_SAMPLE_BYTES = 16 << 20, 256 << 10
@@ -64,6 +68,30 @@ def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
     with executor_for(options, TRAINING) as executor:
         runner = Runner(executor, listener, MemoryWatch(), broker, options.workers)
         return _described(runner, open_run(runner, directory, options), options)
+
+
+def plan_combination(locations: Sequence[Location], options: OutputOptions, listener: Listener) -> Facts:
+    """Return what `combine --dry-run` prints: what adding the counters of these runs takes; nothing is written."""
+    runs = [manifest.require(where) for where in locations]
+    require_addable(runs, listener)
+    with executor_here(options, TRAINING) as executor:
+        runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
+        pieces = [require_counted(run, executor).facts.different_pieces for run in runs]
+        grant, team = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES), runner.threads
+    sizes = [run.counter_path.stat().st_size for run in runs]
+    columns = len(runs) * min(_PARTITION_BYTES, max(sizes)) * (team + 1)
+    memory = grant.taken_bytes + grant.worker_bytes + min(COMBINE_BYTES, columns) + WRITE_BYTES
+    shares = ", and as much while its shares are joined" if sum(sizes) >= 2 * SHARE_BYTES else ""
+    facts = {
+        "runs": f"{len(runs):,}, whose counters are {format_bytes(sum(sizes))}",
+        "time": f"about {duration(_START_S + _ROW_S * (sum(pieces) + max(pieces)) / team)}",
+        "different pieces": f"{max(pieces):,} to {sum(pieces):,}",
+        "disk": f"{format_bytes(max(sizes))} to {format_bytes(sum(sizes))} for the counter{shares}",
+        "memory": _range(memory),
+        "memory limit": format_bytes(grant.limit_bytes),
+    }
+    shown = Facts(facts, "plan")
+    return replace(shown, short=str(shown))
 
 
 def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str]:

@@ -22,7 +22,7 @@ from pipeline.storage import Location, names_in, remove
 
 COMBINING = "combining"
 _SHARES_A_CORE = 2  # so that all cores finish together
-_SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
+SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
 
 
 def combine_counters(
@@ -41,7 +41,7 @@ def combine_counters(
         weights=parts.weights,
     )
     need: Need | None = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
-    shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // _SHARE_BYTES
+    shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // SHARE_BYTES
     if len(nodes) > 1:
         grant, need = runner.reserve(MOST_RANGES, wanted=COMBINE_BYTES + WRITE_BYTES), None
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)

@@ -123,7 +123,7 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
         (corpus / f"{seed}.txt").write_text(generated_text(seed, 3000))
 
     def count(name, **environment):
-        small = "import pipeline.counts.combine as it; it._SHARE_BYTES = 16384"
+        small = "import pipeline.counts.combine as it; it.SHARE_BYTES = 16384"
         script = f"{small}; from pipeline.__main__ import main; raise SystemExit(main())"
         words = [sys.executable, "-P", "-c", script, "count", str(corpus), "--output", str(tmp_path / name)]
         words += ["--chunk-size", "20KB", "--workers", "2", "--quiet"]
@@ -148,7 +148,7 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
 
 def test_foreign_names_of_shares_are_left_alone(tmp_path, monkeypatch):
     """Only shares that this command can have written say how many there are."""
-    monkeypatch.setattr("pipeline.counts.combine._SHARE_BYTES", 1)
+    monkeypatch.setattr("pipeline.counts.combine.SHARE_BYTES", 1)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(generated_text(len(name), 300))
     run = tmp_path / "run"

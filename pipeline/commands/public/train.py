@@ -64,6 +64,7 @@ class CombineOptions(MixtureOptions, OutputOptions):
         flag="--weight", keyword=Sequence[Any] | None)
     temperature: str | None = as_in(MixtureOptions, "temperature", advanced=False)
     shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", advanced=False)
+    dry_run: bool = as_in(CountOptions, "dry_run")
 # fmt: on
 
 
@@ -242,6 +243,10 @@ def combine(session: Session) -> Any:
         RunDirectoryError: for runs that are not completely counted or cannot be compared.
         TrainingError: for counts beyond 2^63 - 1.
     """
+    if session.options.dry_run:
+        from pipeline.commands.dry_run import plan_combination
+
+        return plan_combination(session.options.runs, session.options, session.listener)
     from pipeline.commands.combine import run_combine
 
     options, mixture = session.options, mixture_of(session.options)
