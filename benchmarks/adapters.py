@@ -134,6 +134,17 @@ def train_gigatoken(job: Job) -> Callable[[], Learned]:
     return lambda: Learned([left + right for left, right in pairs], pairs)
 
 
+def train_gigabpe(job: Job) -> Callable[[], Learned]:
+    """gigabpe from a file, which it reads line by line: other pieces; GPT-2's own pattern, bytes that occur alone."""
+    import gigabpe
+
+    path = Path("gigabpe.json")
+    gigabpe.train_tokenizer(
+        [job.corpus], job.vocab_size, str(path), special_tokens=[job.special_token], pretokenizer="bytelevel"
+    )
+    return lambda: learned_from_json(path.read_text(encoding="utf-8"))
+
+
 def train_rustbpe(job: Job) -> Callable[[], Learned]:
     """rustbpe from an iterator of documents; it knows no special tokens, so its vocabulary is one smaller."""
     import rustbpe
@@ -242,6 +253,7 @@ ENCODERS: dict[str, Callable[[Path], Encoder]] = {
 
 TRAINERS: dict[str, Callable[[Job], Callable[[], Learned]]] = {
     "gigatoken": train_gigatoken,
+    "gigabpe": train_gigabpe,
     "ffbpe": train_ffbpe,
     "rustbpe": train_rustbpe,
     "sentencepiece": train_sentencepiece,

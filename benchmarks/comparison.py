@@ -92,7 +92,7 @@ def trainers(all_records: Sequence[Record]) -> str:
 
 
 def headline(all_records: Sequence[Record]) -> str:
-    """Return the first sentences of the README, compared with the next fastest trainer of the same merges."""
+    """Return the first sentences of the README, compared with the fastest other trainer of the same merges."""
     group = tasks(all_records)[0]
     seconds, memory = _figures(group, ours.NAME) or ("", "")
     merges = {record["tokens_digest"] for record in group if (record["tool"], record["status"]) == (ours.NAME, "ok")}
@@ -103,10 +103,11 @@ def headline(all_records: Sequence[Record]) -> str:
     times, part = f"{slower[peer]:.0f} times as fast as {peer}", f"{share:.0%} of its memory"
     return _filled(
         "Train GPT-style BPE tokenizers on corpora larger than memory, with the merges of Hugging Face's `BpeTrainer`: "
-        f"{VOCAB_SIZE:,} tokens from {name_of(group)} take {seconds} and {memory} on two cores, {times}, the next "
-        f"trainer with the same merges, in {part}. A killed run resumes. The files run in transformers, tokenizers 0.x "
-        "and 1.0, tiktoken and llama.cpp. Version 1.0 of [tokenizers](https://github.com/huggingface/tokenizers) has "
-        "no trainer in its Python package: train here, and load there."
+        f"{VOCAB_SIZE:,} tokens from {name_of(group)} take {seconds} and {memory} on two cores, {times}, "
+        f"the fastest other one that was measured with the same merges, in {part}. A killed run resumes. The files run "
+        "in transformers, tokenizers 0.x and 1.0, tiktoken and llama.cpp. Version 1.0 of "
+        "[tokenizers](https://github.com/huggingface/tokenizers) has no trainer in its Python package: train here, and "
+        "load there."
     )
 
 
