@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import killing
@@ -157,6 +158,27 @@ def test_lock_is_refreshed_and_its_loss_is_noticed(store: Store, monkeypatch: py
         store.remote(held).remove()
         with pytest.raises(RunDirectoryError, match="took over"):
             directory.require_lock()
+
+
+@pytest.mark.slow
+def test_parts_share_a_directory_of_a_store(store: Store, corpus: str, tmp_path: Path) -> None:
+    """One of two that plan at the same time does; a part and what works alone exclude each other."""
+    words = ["count", corpus, "--chunk-size", "1KB", "--workers", 1, "--quiet", "--output"]
+    directory = Directory(store.remote("p"), RUN)
+    with ThreadPoolExecutor(3) as pool:
+        parts = list(pool.map(lambda part: run_process(*words, directory, "--part", part), ["0/3", "1/3", "1/3"]))
+    assert [part.returncode for part in parts] == [0, 0, 0], parts
+    assert [key for key in store.listing("p/") if "wanted" in key or "/.lock" in key] == []
+    shown = succeeded(run("info", directory)).stdout
+    assert shown.count("1/3: done") == 2
+    with directory.locked("2/3"):
+        assert "part 2/3 (" in refused(run(*words, directory), 1)
+    with directory.locked():
+        assert "another process (" in refused(run(*words, directory, "--part", "2/3"), 1)
+    succeeded(run(*words, directory))
+    assert not store.listing("p/parts")
+    succeeded(run(*words, tmp_path / "one"))
+    assert store.get("p/counter.parquet") == (tmp_path / "one" / "counter.parquet").read_bytes()
 
 
 def was_lost(directory: Directory) -> bool:

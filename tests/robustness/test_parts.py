@@ -1,5 +1,6 @@
 """Arrays of processes that share one directory, killed at any moment, with any N: the same bytes as one process."""
 
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ import killing
 import peers
 import pytest
 from amount import FULL
+from command import files_in
 from killing import Case, counters, ended, require_clean, results, start
 
 pytestmark = pytest.mark.processes
@@ -151,3 +153,36 @@ def test_tasks_that_start_together_make_one_plan(tmp_path: Path) -> None:
     assert not list(output.glob("counter.parquet"))
     assert ended(start(array.words(output))) == 0
     assert results(output)["counter.parquet"] == results(array.whole())["counter.parquet"]
+
+
+class Encoding(Array):
+    """Tasks of arrays that encode a corpus."""
+
+    def words(self, output: Path, *more: str) -> list[str]:
+        if not (self.home / "run").exists():
+            words = [sys.executable, "-P", "-m", "pipeline", "train", *self.inputs, "--output", str(self.home / "run")]
+            assert ended(start([*words, "--vocab-size", "600", "--quiet"])) == 0
+        counting = super().words(output, *more)
+        return [*counting[:4], "encode", *counting[5:], "--tokenizer", str(self.home / "run")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [(), ("--shuffle", "--val-fraction", "10%"), ("--sequence-length", "64", "--pack", "best-fit")], ids=str
+)
+def test_killed_parts_that_encode_leave_what_one_process_writes(options: tuple[str, ...], tmp_path: Path) -> None:
+    array = Encoding(Case("text", _files, ("--chunk-size", "9KiB", "--shard-size", "9000", *options)), tmp_path, 3)
+    right = files_in(array.whole())
+    rounds = 0
+    while array.kills < (20 if FULL else 4):
+        output = tmp_path / f"run-{rounds}"
+        rounds += 1
+        for _ in range(array.choose.randint(1, 3)):
+            tasks = array.tasks(output, array.choose.randint(1, 4))
+            array.disturb(tasks, 1.5)
+            array.settle(tasks)
+        assert ended(start(array.words(output))) == 0
+        found = files_in(output)
+        manifests = [json.loads(files.pop("encoding.json")) for files in (found, {**right})]
+        assert manifests[0] == manifests[1]
+        assert found == {name: data for name, data in right.items() if name != "encoding.json"}
