@@ -57,16 +57,10 @@ def run_combine(
     mixture: Mixture | None = None,
 ) -> Summary:
     """Combine and report. mixture: makes the weights."""
-    factors = _factors(locations, weights)
     runs = [manifest.require(location) for location in locations]
+    factors = _factors(locations, weights)
     require_addable(runs, listener)
-    names = list(map(str, locations))
-    mixture = mixture and mixture.named(names)
-    sizes = [text_bytes(run, executor, needed=mixture is not None) for run in runs]
-    if mixture is not None:
-        of_bytes = mixture.weights(dict(zip(names, sizes, strict=True)))
-        factors = relative(list(map(Fraction, of_bytes)))
-        mixture = mixture if str(mixture) else None
+    factors, sizes = weigh(locations, weights, executor, mixture)
     statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
@@ -84,10 +78,22 @@ def run_combine(
         mixed,
         counted=_not_combined(runs, mixed),
         weighted=bool(weighted) or any(run.manifest.weighted for run in runs),
-        mixture=mixture,
+        mixture=mixture.named(list(map(str, locations))) if mixture is not None and str(mixture) else None,
     )
     combination = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
     return write_combination(combination, options, executor, listener)
+
+
+def weigh(
+    locations: Sequence[Location], weights: Sequence[Any], executor: Executor, mixture: Mixture | None
+) -> tuple[list[Fraction], list[int]]:
+    """Return the weights of runs, the smallest as 1, and the bytes of their texts, 0 where unknown."""
+    factors, names = _factors(locations, weights), list(map(str, locations))
+    mixture = mixture and mixture.named(names)
+    sizes = [text_bytes(manifest.require(one), executor, needed=mixture is not None) for one in locations]
+    if mixture is not None:
+        factors = relative(list(map(Fraction, mixture.weights(dict(zip(names, sizes, strict=True))))))
+    return factors, sizes
 
 
 def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:

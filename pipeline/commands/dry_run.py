@@ -11,7 +11,7 @@ from pipeline.base.events import Listener
 from pipeline.base.machine import MemoryWatch
 from pipeline.base.memory import Grant
 from pipeline.base.units import format_bytes, format_count
-from pipeline.commands.combine import require_addable
+from pipeline.commands.combine import require_addable, weigh
 from pipeline.commands.corpus_sample import Sample, sample
 from pipeline.commands.preload import TRAINING
 from pipeline.corpus.documents import DocumentJudge
@@ -30,6 +30,7 @@ from pipeline.run.directory import RUN, Directory
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES, Broker
+from pipeline.run.mixture import Mixture, table_of
 from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import OutputOptions, TrainOptions
 from pipeline.run.patterns import on_regex, pattern_of
@@ -70,13 +71,20 @@ def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
         return _described(runner, open_run(runner, directory, options), options)
 
 
-def plan_combination(locations: Sequence[Location], options: OutputOptions, listener: Listener) -> Facts:
+def plan_combination(
+    locations: Sequence[Location],
+    weights: Sequence[Any],
+    options: OutputOptions,
+    listener: Listener,
+    mixture: Mixture | None = None,
+) -> Facts:
     """Return what `combine --dry-run` prints: what adding the counters of these runs takes; nothing is written."""
     runs = [manifest.require(where) for where in locations]
     require_addable(runs, listener)
     with executor_here(options, TRAINING) as executor:
         runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
         pieces = [require_counted(run, executor).facts.different_pieces for run in runs]
+        factors, texts = weigh(locations, weights, executor, mixture)
         grant, team = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES), runner.threads
     sizes = [run.counter_path.stat().st_size for run in runs]
     columns = len(runs) * min(_PARTITION_BYTES, max(sizes)) * (team + 1)
@@ -84,6 +92,11 @@ def plan_combination(locations: Sequence[Location], options: OutputOptions, list
     shares = ", and as much while its shares are joined" if sum(sizes) >= 2 * SHARE_BYTES else ""
     facts = {
         "runs": f"{len(runs):,}, whose counters are {format_bytes(sum(sizes))}",
+        **{
+            name: f"{format_bytes(size)} x {by}, {share:.2%} of what is learned from"
+            for name, size, by, share in table_of(list(map(str, locations)), texts, list(map(str, factors)))
+            if all(texts)
+        },
         "time": f"about {duration(_START_S + _ROW_S * (sum(pieces) + max(pieces)) / team)}",
         "different pieces": f"{max(pieces):,} to {sum(pieces):,}",
         "disk": f"{format_bytes(max(sizes))} to {format_bytes(sum(sizes))} for the counter{shares}",

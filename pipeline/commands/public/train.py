@@ -243,13 +243,13 @@ def combine(session: Session) -> Any:
         RunDirectoryError: for runs that are not completely counted or cannot be compared.
         TrainingError: for counts beyond 2^63 - 1.
     """
-    if session.options.dry_run:
+    options, mixture = session.options, mixture_of(session.options)
+    if options.dry_run:
         from pipeline.commands.dry_run import plan_combination
 
-        return plan_combination(session.options.runs, session.options, session.listener)
+        return plan_combination(options.runs, options.weights, options, session.listener, mixture)
     from pipeline.commands.combine import run_combine
 
-    options, mixture = session.options, mixture_of(session.options)
     return run_combine(options.runs, options.weights, options, session.executor, session.listener, mixture)
 
 
