@@ -81,6 +81,8 @@ def make_options(
         if {"-"} & {*given_inputs} and str(listed) == "-":
             raise UsageError(f"{spell('files_from')} -: standard input is an INPUT already; save the list to a file")
         checked["inputs"] = (*given_inputs, *parsed(records["inputs"], tuple(read_list(listed)), spell))
+    if checked.get("part") is not None and checked.get("ray") is not None:
+        raise UsageError(f"{spell('part')} and {spell('ray')} exclude each other: Ray shares the work itself; give one")
     if (
         "stop_at_saving" in checked
         and "vocab_size" in records

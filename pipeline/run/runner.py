@@ -250,7 +250,7 @@ def opened(
 
     If the command cannot be resumed, `merge_run` continues after it.
     """
-    part = _part_of(options, executor)
+    part = _part_of(options)
     broker = broker or Broker.of(options.memory_limit)
     broker.reserve()  # refuses a limit that is too small for any work
     output = options.output or new_directory()
@@ -273,7 +273,7 @@ def opened(
         raise KeyboardInterrupt(f"interrupted; what is finished is kept{shown}: {again} resumes") from None
 
 
-def _part_of(options: OutputOptions, executor: Executor) -> Part | None:
+def _part_of(options: OutputOptions) -> Part | None:
     """Return the part that the options ask for; `UsageError` for what parts cannot do."""
     if not isinstance(options, PartOptions) or options.part is None:
         return None
@@ -281,7 +281,6 @@ def _part_of(options: OutputOptions, executor: Executor) -> Part | None:
     refuse_if(
         (options.output is None, "--part: every process would make a run of its own; give --output"),
         (options.overwrite, "--part with --overwrite: every process would start again; remove the directory instead"),
-        (executor.nodes(), "--part with --ray: Ray shares the work itself; give one of them"),
         (NAME in inputs, "--part cannot read standard input, which one process would use up: name files"),
     )
     return part_of(options.part)

@@ -95,6 +95,8 @@ def test_another_run_is_refused_by_a_part(corpus: Path, tmp_path: Path, options:
 
 
 def test_a_part_needs_a_plan_that_it_can_keep(corpus: Path, tmp_path: Path) -> None:
+    line = refused(run("count", corpus, "--output", tmp_path / "run", "--part", "0/2", "--ray", "host:1"), 2)
+    assert "--part and --ray exclude each other" in line
     with pytest.raises(UsageError, match="--part: every process would make a run of its own; give --output"):
         pipeline.count(corpus, part="0/2")
     assert "standard input" in refused(run("count", "-", "--output", tmp_path / "r", "--part", "0/2", stdin="a"), 2)
