@@ -1,5 +1,7 @@
 """What a part does, and who works in a directory: parts at the same time, or something else alone."""
 
+import errno
+import fcntl
 import json
 import os
 import platform
@@ -229,3 +231,21 @@ def test_parts_share_the_second_count_of_superwords(tmp_path: Path, monkeypatch:
     assert counted == {path: path.stat().st_mtime_ns for path in counted}
     with pytest.raises(UsageError, match="--part with --overwrite"):
         pipeline.merge_run(tmp_path / "run", part="1/3", **merging, overwrite=True)
+
+
+def test_a_file_system_without_locks_has_files_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    home, directory = tmp_path / "run", Directory(tmp_path / "run", RUN)
+    with directory.locked():
+        assert len(list(home.glob(".lock-*"))) == 1
+        for part in ("", "1/2"):
+            refused_ = pytest.raises(RunDirectoryError, match=r"another process \(.*\) is working on")
+            with refused_, Directory(home, RUN).locked(part):
+                pass
+        directory.require_lock()
+    assert not list(tmp_path.glob("run/.lock-*"))
+    with directory.locked("1/2"), pytest.raises(RunDirectoryError, match=r"part 1/2 \(.*\) works in"), lock.held(home):
+        pass
