@@ -36,6 +36,14 @@ def _exported(model: Model) -> Iterator[Path]:
         yield Path(directory)
 
 
+def _loaded_as(cls: Any, model: Model) -> Any:
+    """Return the tokenizer of a class of transformers."""
+    with _exported(model) as directory:
+        loaded = cls.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+    loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
+    return loaded
+
+
 def push(
     model: Model,
     repo_id: str,
@@ -128,13 +136,29 @@ class Conversions:
             UsageError: transformers is not installed.
             ExportRefusedError: transformers would produce other ids.
         """
-        transformers = installed("transformers")
-        with _exported(self.model) as directory:
-            loaded = transformers.PreTrainedTokenizerFast.from_pretrained(
-                directory, local_files_only=True, trust_remote_code=False
-            )
-        loaded.name_or_path = loaded.init_kwargs["name_or_path"] = ""  # rather than a directory that is gone
-        return loaded
+        return _loaded_as(installed("transformers").PreTrainedTokenizerFast, self.model)
+
+    def as_transformers(self) -> Any:
+        """Return the tokenizer as one of transformers that encodes in native threads, for training code.
+
+        Single texts and lists of them are encoded here, also with padding, truncation, masks and offsets. Pairs, words
+        and overflowing tokens are left to transformers, as are decoding and saving; results are those of
+        `AutoTokenizer`. After tokens were added it goes on with them.
+
+        >>> tokenizer.as_transformers()(["lower", "low"]).input_ids
+        [[257, 258], [257]]
+
+        Returns:
+            A `transformers.PreTrainedTokenizerFast`.
+
+        Raises:
+            UsageError: transformers is not installed.
+            ExportRefusedError: transformers would produce other ids.
+        """
+        installed("transformers")
+        from pipeline.tokenizer.for_transformers import NativeTokenizer
+
+        return _loaded_as(NativeTokenizer, self.model).attach(self.model)
 
     def push_to_hub(
         self,

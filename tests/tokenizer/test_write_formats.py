@@ -133,7 +133,7 @@ def test_regex_patterns_are_saved_for_this_project_only(tmp_path: Path) -> None:
     assert loaded.encode(f"axyy{EOT}y") == ours.encode(f"axyy{EOT}y")
     with pytest.raises(Exception, match=r"PreTokenizer"):
         HuggingFaceTokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    for convert in (ours.to_tiktoken, ours.to_tokenizers, ours.to_transformers):
+    for convert in (ours.to_tiktoken, ours.to_tokenizers, ours.to_transformers, ours.as_transformers):
         with pytest.raises(ExportRefusedError):
             convert()
 
