@@ -1,8 +1,11 @@
 """The memory limit is a bound: for every stage, for all processes together, and it changes no answer."""
 
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from pipeline.counts import counter_file
 from pipeline.counts.count_worker import count_chunk
 from pipeline.merges import forecast
 from pipeline.pattern.compiler import compile_pattern
+from pipeline.storage.scratch import own_mark
 
 MIB = 1 << 20
 pytestmark = pytest.mark.processes  # whose memory is bounded
@@ -32,7 +36,9 @@ def test_spilling_does_not_change_the_counter(tmp_path: Path, errors: str) -> No
     documents = [peers.generated_text(seed, 3000).encode() + b"\xff" * (seed % 5 == 4) for seed in range(10)]
     text.write_bytes(b"<|endoftext|>".join([*documents, random_words(1, 1_000_000)]))
     whole, spilled = tmp_path / "whole.parquet", tmp_path / "spilled.parquet"
-    (tmp_path / ".spilled.parquet.0099.part").write_bytes(b"of a killed attempt")
+    killed = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    of_killed = own_mark().replace(str(os.getpid()), killed.stdout.decode().strip())
+    (tmp_path / f".spilled.parquet.{of_killed}.0099.part").write_bytes(b"of a killed attempt")
     first = count_chunk(chunk_task(text, whole, 1 << 30, errors=errors))
     assert count_chunk(chunk_task(text, spilled, 20 * MIB if errors == "skip" else 2 * MIB, errors=errors)) == first
     assert counter_files.read(spilled) == counter_files.read(whole)

@@ -383,4 +383,5 @@ def test_lists_of_shard_formats_are_the_registry() -> None:
     page = (pages / "encoding.md").read_text(encoding="utf-8")
     table = page.partition("| `--shard-format` | content |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [*shard_formats()]
-    assert "`open_shards` maps `{}`, `{}` and `{}` into memory".format(*mapped) in page
+    page = (pages / "training-code.md").read_text(encoding="utf-8")
+    assert "`open_shards` maps [shards](encoding.md) of `{}`, `{}` and `{}` into memory".format(*mapped) in page
