@@ -24,7 +24,7 @@ from pipeline.tokenizer.model import Model
 _Theirs: Any = transformers.PreTrainedTokenizerFast
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """What a call of transformers asks for, in the names and with the defaults of its `_encode_plus`."""
 
@@ -103,7 +103,7 @@ class _Native:
         self._takes_spaces = spaces[1] not in ((0, 2), (1, 2))
         self._but_one = spaces[0] == (0, 0)  # of a text's first token, which transformers may have put there
         self._encoder = TextEncoder(model)
-        self._specials = self._encoder.recognising(special.keys())
+        self._specials, self._threads = self._encoder.recognising(special.keys()), threads_of(None)
 
     @classmethod
     def of(cls, model: Model, backend: Any) -> "_Native | None":
@@ -116,7 +116,7 @@ class _Native:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text."""
-        return self._encoder.encode_batch(texts, self._specials, threads_of(None))
+        return self._encoder.encode_batch(texts, self._specials, self._threads)
 
     @cached_property
     def _sizes(self) -> Array:
@@ -188,10 +188,12 @@ class NativeTokenizer(_Theirs):  # type: ignore[misc]
         theirs = partial(super()._encode_plus, text, text_pair, **options)
         texts = text if isinstance(text, list | tuple) else [text]
         try:
-            call = _Call(**{"split_special_tokens": self.split_special_tokens, **options})
+            call = _Call(**options)
         except TypeError:  # an option of another version
             return theirs()
         native = self._current()
+        if call.split_special_tokens is None:
+            call.split_special_tokens = self.split_special_tokens
         if native is None or text_pair is not None or not texts or not all(isinstance(one, str) for one in texts):
             return theirs()
         front, behind = (native.front, native.behind) if call.add_special_tokens else ([], [])
