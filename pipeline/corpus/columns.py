@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pipeline.base.errors import InputError
 from pipeline.corpus.documents import Records, SkippedRecords
-from pipeline.corpus.fields import BETWEEN
+from pipeline.corpus.fields import Fields
 from pipeline.corpus.files import damaged
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
@@ -67,7 +67,7 @@ def field(records: Any, text_field: str) -> Any:
     return column
 
 
-def texts_of(records: Any, names: Sequence[str]) -> Iterator[pa.Array]:
+def texts_of(records: Any, names: Fields) -> Iterator[pa.Array]:
     """Yield the texts of structs as `plain` does: of a field, or of several that are joined."""
     if len(names) == 1:
         yield from plain(field(records, names[0]))
@@ -75,12 +75,12 @@ def texts_of(records: Any, names: Sequence[str]) -> Iterator[pa.Array]:
         found = [field(records, name) for name in names]
         texts = [one if is_text(one.type) else pa.nulls(len(one), pa.binary()) for one in found]
         whole = [[part.cast(pa.large_binary()) for part in plain(one, sys.maxsize)] for one in texts]
-        yield joined(list(map(pa.concat_arrays, whole)))
+        yield joined(list(map(pa.concat_arrays, whole)), names.between)
 
 
-def joined(texts: Sequence[pa.Array]) -> pa.Array:
+def joined(texts: Sequence[pa.Array], text_between: str) -> pa.Array:
     """Join columns of texts row by row, without those that are null or empty; null where all are null."""
-    none, between = pa.scalar(b"", pa.large_binary()), pa.scalar(BETWEEN.encode(), pa.large_binary())
+    none, between = pa.scalar(b"", pa.large_binary()), pa.scalar(text_between.encode(), pa.large_binary())
     known = functools.reduce(pc.or_, map(pc.is_valid, texts))
     whole, *others = (pc.fill_null(one, none) for one in texts)
     for one in others:

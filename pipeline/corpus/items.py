@@ -6,13 +6,13 @@ JSON Lines.
 """
 
 import re
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.corpus.documents import Records, joined
-from pipeline.corpus.fields import BETWEEN, fields_of
+from pipeline.corpus.fields import Fields, fields_of
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -59,7 +59,7 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
         yield joined(texts, skipped, (number - len(texts)).__add__)
 
 
-def _documents(items: Any, names: Sequence[str]) -> Iterable[Any]:
+def _documents(items: Any, names: Fields) -> Iterable[Any]:
     """Return what to iterate over; refuse what would yield something else than its documents."""
     if is_table(items):
         return [items]
@@ -90,7 +90,7 @@ def is_table(items: object) -> bool:
     return interchanged and hasattr(items, "columns") and not _of_arrow(items)
 
 
-def _unbatched(items: Iterable[Any], names: Sequence[str]) -> Iterator[Any]:
+def _unbatched(items: Iterable[Any], names: Fields) -> Iterator[Any]:
     """Yield the members of lists in their place, of a data frame the column of texts, and every other item."""
     for item in items:
         if isinstance(item, list | tuple):
@@ -99,7 +99,7 @@ def _unbatched(items: Iterable[Any], names: Sequence[str]) -> Iterator[Any]:
             yield _columns_of(item, names) if is_table(item) else item
 
 
-def _columns_of(table: Any, names: Sequence[str]) -> Any:
+def _columns_of(table: Any, names: Fields) -> Any:
     """Return the columns of texts of a data frame, in Arrow's memory."""
     import pyarrow as pa
 
@@ -123,7 +123,7 @@ def _is_scalar(item: object) -> bool:
     return _of_arrow(item) and hasattr(item, "as_py")
 
 
-def _column_names(owner: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
+def _column_names(owner: str, names: Fields, known: Iterable[str]) -> list[str]:
     """Return the columns that have the fields; raise `InputError` if one of them is missing."""
     columns = {name: name if name in known else name.split(".")[0] for name in names}
     for name, column in columns.items():
@@ -134,7 +134,7 @@ def _column_names(owner: str, names: Sequence[str], known: Iterable[str]) -> lis
     return list(dict.fromkeys(columns.values()))
 
 
-def _text_of(item: Any, names: Sequence[str], number: int) -> tuple[bytes, str]:
+def _text_of(item: Any, names: Fields, number: int) -> tuple[bytes, str]:
     """Return the text of an item, or no text and the kind of skipped record that it is."""
     if not isinstance(item, _TEXTS):
         if _is_scalar(item) or not (item is None or isinstance(item, Mapping)):
@@ -148,7 +148,7 @@ def _text_of(item: Any, names: Sequence[str], number: int) -> tuple[bytes, str]:
         if not texts:
             return b"", "records_without_field" if all(value is None for value in values) else "records_not_text"
         if len(texts) > 1:
-            return BETWEEN.encode().join(filter(None, map(_encoded, texts))), ""
+            return names.between.encode().join(filter(None, map(_encoded, texts))), ""
         item = texts[0]
     return _encoded(item), ""
 
@@ -170,7 +170,7 @@ def _encoded(text: Any) -> bytes:
         return _SURROGATE.sub(_INVALID_BYTE, text).encode(errors="surrogateescape")
 
 
-def _arrow_records(item: Any, names: Sequence[str], number: int) -> Iterator[Records]:
+def _arrow_records(item: Any, names: Fields, number: int) -> Iterator[Records]:
     """Yield the rows of an Arrow object, the first of which is item `number`."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -9,7 +9,7 @@ hold) becomes one invalid byte.
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate
@@ -19,7 +19,7 @@ from pipeline.base.errors import InputError
 from pipeline.base.units import format_bytes
 from pipeline.corpus.contents import BYTE_ORDER_MARK
 from pipeline.corpus.documents import Records, SkippedRecords
-from pipeline.corpus.fields import fields_of
+from pipeline.corpus.fields import Fields, fields_of
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
 from pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, MOST_LINE_BYTES
@@ -160,7 +160,7 @@ def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
     return Records(offsets, data, 8, _positions(lines, at), records_skipped)
 
 
-def _parse_joined(lines: bytes, at: int, names: Sequence[str]) -> Records:
+def _parse_joined(lines: bytes, at: int, names: Fields) -> Records:
     """Return the records of whole lines of JSON, each with the texts of several fields, joined.
 
     A field that is missing, null, empty or no text is left out; a record without any is skipped as one with one field.
@@ -168,7 +168,7 @@ def _parse_joined(lines: bytes, at: int, names: Sequence[str]) -> Records:
     from pipeline.corpus import columns
 
     found = [_core.json_texts(lines, name.split(".")) for name in names]
-    texts = columns.joined([columns.column_of(offsets, data) for offsets, data, _ in found])
+    texts = columns.joined([columns.column_of(offsets, data) for offsets, data, _ in found], names.between)
     position = _positions(lines, at)
     skipped: dict[str, list[int]] = {}
     for row in columns.empty_rows(texts) if any(count for _, _, kinds in found for count, _ in kinds) else ():

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pipeline.base.errors import UsageError, unfit
 from pipeline.base.printable import BYTE_ORDER
+from pipeline.corpus.fields import with_join
 from pipeline.corpus.file_list import read_list
 from pipeline.run.guests import guests
 from pipeline.run.options import RECORDS, TrainOptions, Values, add_records, flag_of
@@ -89,6 +90,10 @@ def make_options(
         and len(checked.setdefault("vocab_size", (256_000,))) > 1
     ):
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
+    if "text_join" in checked:
+        checked["text_field"] = with_join(
+            checked.get("text_field", records["text_field"].default), checked["text_join"]
+        )
     return kind(**checked)
 
 

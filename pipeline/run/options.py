@@ -142,6 +142,9 @@ class TextOptions(CorpusOptions):
     text_field: str = _input("count", "text", read.parse_text_field,
         "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a; a,b: both; "
         "jsonl=a,parquet=b: by format", "NAME")
+    text_join: str | None = _input("run", None, read.parse_join,
+        "what joins the texts of several fields, part of --text-field from then on; default: two line feeds", "TEXT",
+        advanced=True)
     sample: float | int | None = _input("count", None, read.parse_sample,
         "take this share of the documents, or about SIZE of the files' bytes, chosen by a hash of their content and "
         "--seed", "SHARE|SIZE", keyword=float | int | str | None, advanced=True)

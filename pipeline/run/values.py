@@ -94,6 +94,11 @@ def parse_text_field(value: object) -> str:
     return name
 
 
+def parse_join(value: object) -> str:
+    """Read a text, which may be empty."""
+    return "" if value == "" else parse_text(value)
+
+
 def parse_texts(value: object) -> tuple[str, ...]:
     """Read a list of texts in order; a single text is a list of one."""
     if isinstance(value, str):

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import refused, run, succeeded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ import pipeline
 from pipeline.base.errors import InputError
 from pipeline.corpus import columns
 from pipeline.corpus.documents import Records
-from pipeline.corpus.fields import fields_of
+from pipeline.corpus.fields import fields_of, with_join
 from pipeline.corpus.files import FileSpan
 from pipeline.corpus.items import blocks
 from pipeline.corpus.listing import describe
@@ -66,11 +67,14 @@ def test_names_that_are_empty_or_twice_are_refused(text_field: str) -> None:
         parse_text_field(text_field)
 
 
-@given(ROWS)
+@given(ROWS, st.sampled_from([None, "", ", ", "\\", ",join=\n"]))
 @ALIKE
-def test_texts_are_joined_alike_in_every_format(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_texts_are_joined_alike_in_every_format(tmp_path: Path, rows: list[dict[str, Any]], join: str | None) -> None:
     """By the definition: two line feeds between the fields that have a text; a record without any has no text."""
-    expected = ["\n\n".join(filter(None, (row["title"], row["body"]))).encode() for row in rows]
+    fields = "title,body" if join is None else with_join("title,body", join)
+    expected = [
+        ("\n\n" if join is None else join).join(filter(None, (row["title"], row["body"]))).encode() for row in rows
+    ]
     without = sum(row["title"] is None and row["body"] is None for row in rows)
     table = pa.table({name: pa.array([row[name] for row in rows], pa.string()) for name in ("body", "title")})
     pq.write_table(table, tmp_path / "a.parquet")
@@ -81,11 +85,11 @@ def test_texts_are_joined_alike_in_every_format(tmp_path: Path, rows: list[dict[
     ]
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n\n" for row in some))
     for name in ("a.parquet", "a.arrow", "a.jsonl"):
-        texts, skipped = read(tmp_path / name, "title,body")
+        texts, skipped = read(tmp_path / name, fields)
         assert texts == expected, name
         assert skipped == ({"records_without_field": without} if without else {}), name
     for items in (rows, [table], [rows]):
-        read_items = list(blocks(items, "title,body"))
+        read_items = list(blocks(items, fields))
         assert [text for one in read_items for text in texts_of(one)] == expected
         assert sum(one.count for block in read_items for one in block.skipped) == without
 
@@ -100,8 +104,29 @@ def test_a_record_is_skipped_for_what_all_of_its_fields_are(tmp_path: Path) -> N
 
 def test_columns_of_a_dictionary_are_joined() -> None:
     table = pa.table({"a": pa.array(["x", "y", "x"]).dictionary_encode(), "b": pa.array(["1", None, "2"])})
-    [texts] = columns.texts_of(table.to_struct_array().combine_chunks(), ("b", "a"))
+    [texts] = columns.texts_of(table.to_struct_array().combine_chunks(), fields_of("b,a"))
     assert texts.to_pylist() == [b"1\n\nx", b"y", b"2\n\nx"]
+
+
+def test_another_text_joins_the_fields_of_a_run_and_of_an_iterator(tmp_path: Path) -> None:
+    rows = [{"title": "low", "body": "er"}] * 4
+    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    how: Any = {"vocab_size": 259, "text_field": "title,body", "text_join": ""}
+    expected = pipeline.train_from_iterator(["lower"] * 4, output=tmp_path / "texts", vocab_size=259)
+    assert pipeline.train(tmp_path / "a.jsonl", output=tmp_path / "run", **how).merges == expected.merges
+    assert pipeline.train_from_iterator(rows, output=tmp_path / "rows", **how).merges == expected.merges
+    words = [
+        "train",
+        tmp_path / "a.jsonl",
+        "--output",
+        tmp_path / "run",
+        "--vocab-size",
+        259,
+        "--text-field",
+        "title,body",
+    ]
+    succeeded(run(*words, "--text-join", ""))
+    assert "--text-field 'title,body,join=', not 'title,body'" in refused(run(*words), 1)
 
 
 def test_a_file_without_one_of_the_columns_is_an_error(tmp_path: Path) -> None:
