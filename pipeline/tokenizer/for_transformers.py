@@ -159,6 +159,7 @@ class NativeTokenizer(_Theirs):  # type: ignore[misc]
     def attach(self, model: Model) -> "NativeTokenizer":
         """Encode with this model, which is that of the backend as it is."""
         self._native, self._native_state = _Native.of(model, self._tokenizer), self._state()
+        self._auto_class = None  # files name no code of ours, also where the class was loaded by name before
         return self
 
     def _state(self) -> tuple[Any, ...]:

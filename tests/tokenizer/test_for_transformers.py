@@ -179,8 +179,12 @@ def test_dialogs_have_the_ids_and_masks_of_transformers() -> None:
             assert found == expected
 
 
-def test_what_is_saved_is_what_transformers_saves_before_its_first_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loaded_by_name", [None, "AutoTokenizer"])
+def test_what_is_saved_is_what_transformers_saves_before_its_first_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded_by_name: str | None
+) -> None:
     ours, theirs = trained().as_transformers(), trained().to_transformers()
+    monkeypatch.setattr(type(ours), "_auto_class", loaded_by_name)
     ours(TEXTS, padding=True, truncation=True, max_length=9)
     for name, one in (("ours", ours), ("theirs", theirs)):
         one.save_pretrained(tmp_path / name)
