@@ -99,9 +99,8 @@ def _flags_of(record: Record) -> Iterator[Flag]:
         help_text += f"  [default: {record.default_text}]" if record.default_text else ""
         kind = {"metavar": record.metavar or "|".join(record.choices), "multiple": record.several}
         kind |= {"type": Word(record), "words": record.words}
-        kind |= (
-            {"required": True} if record.required else {"default": None}
-        )  # click takes a default of None for a value
+        # A required one gets no default: click takes None for a value.
+        kind |= {"required": True} if record.required else {"default": None}
     spellings = [record.spelling, record.name, *([record.short] if record.short else [])]
     yield place(spellings, help=help_text, **kind)
     if record.without:

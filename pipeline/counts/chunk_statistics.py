@@ -17,9 +17,8 @@ class ChunkStatistics:
     files: of a counter without a corpus listing, 0 where a manifest lists the files. Of encoding: text_tokens,
     text_bytes: as `TextEncoder.text_stretches` has them, without special tokens; special_found: how often the text has
     each of these, and special_in_text: how often where it is not the separator between documents. looks_special: how
-    often ordinary text has well-known special tokens, in
-    the first bytes of each chunk, `searched_bytes` together. left_out, cut: documents, bytes and
-    characters, as in `NotTaken`.
+    often ordinary text has well-known special tokens, in the first bytes of each chunk, `searched_bytes` together.
+    left_out, cut: documents, bytes and characters, as in `NotTaken`.
     concerned_characters: in order; Unicode versions disagree on them, and the pattern ran on the `regex` package.
     """
 

@@ -329,11 +329,12 @@ def resolve(pattern: str) -> str:
     `\\x{1F600}` in an expression becomes `\\U0001F600`, which `regex` knows.
     """
     text, plus, suffix = pattern.partition("+")
-    if plus and NAME.fullmatch(text) and suffix.startswith("digits"):
+    if plus and NAME.fullmatch(text) and (suffix.startswith("digits") or _plain(text) in ALIASES):
         if preset := named(f"{resolve(text)}+{suffix}"):
             return preset.name
         raise PatternError(
-            f"{pattern!r} is not the name of a pattern: the suffixes are {', '.join(sorted(_DIGITS))}; none has none"
+            f"{pattern!r} is not the name of a pattern: the suffixes are {', '.join(sorted(_DIGITS))}; none has none; "
+            f"if it is meant as a regular expression, write (?:{pattern})"
         )
     if not NAME.fullmatch(pattern):
         return _CODE_POINT.sub(lambda match: match[1] or f"\\U{int(match[2], 16):08X}", pattern)

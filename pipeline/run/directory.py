@@ -143,7 +143,7 @@ class Directory:
     def write_manifest(self, document: dict[str, Any], *, absent: bool = False) -> bool:
         """Write the manifest with its format version and digest, whole or not at all; return whether it was written.
 
-        absent: write it only if there is none, whoever else does so at the same time.
+        absent: write it only if there is none, also if another process does so at the same time.
         """
         written_by = {"format_version": self.kind.format_version, "written_by": f"bpe-pipeline {__version__}"}
         document = written_by | document

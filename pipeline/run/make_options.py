@@ -91,9 +91,10 @@ def make_options(
     ):
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
     if "text_join" in checked:
-        checked["text_field"] = with_join(
-            checked.get("text_field", records["text_field"].default), checked["text_join"]
-        )
+        fields = checked.get("text_field", records["text_field"].default)
+        if "," not in fields:
+            raise UsageError(f"{spell('text_join')} joins several fields: name them with {spell('text_field')} a,b")
+        checked["text_field"] = with_join(fields, checked["text_join"])
     return kind(**checked)
 
 

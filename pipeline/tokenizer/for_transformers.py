@@ -90,9 +90,9 @@ class _Later(Sequence[Any]):
 
 
 class _Native:
-    """What encodes in place of a backend, and what the backend does with offsets, which asking it tells.
+    """Encodes in place of a backend, with the offsets that the backend gives.
 
-    spaces: the last offsets of " " and of a line break with a space.
+    spaces: the last offsets that the backend gives for " ", and for a line break with a space.
     """
 
     def __init__(self, model: Model, spaces: Sequence[tuple[int, int]]) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -20,7 +19,6 @@ from hypothesis import strategies as st
 import pipeline
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
-from pipeline.base.units import format_bytes
 from pipeline.counts import counter_file
 from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
@@ -394,17 +392,3 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     pipeline.merge_run("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()
     assert not Path("e").exists()
-
-
-def test_dry_run_of_a_combination_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
-    one, two = (pipeline.import_counts({name: 5, "b": 2}, output=tmp_path / name) for name in ("low", "new"))
-    shown = run("combine", one, two, "--output", tmp_path / "both", "--dry-run").stdout
-    assert "different pieces  2 to 4" in shown
-    size = sum((path / "counter.parquet").stat().st_size for path in (one, two))
-    assert re.search(rf"^disk +.* to {re.escape(format_bytes(size))} for the counter$", shown, re.MULTILINE)
-    assert re.search(r"^memory +\d.* to \d", shown, re.MULTILINE)
-    assert not (tmp_path / "both").exists()
-    pipeline.combine_runs([one, two], output=tmp_path / "both")
-    assert (tmp_path / "both" / "counter.parquet").stat().st_size <= size
-    (two / "counter.parquet").unlink()
-    assert "is not completely counted" in refused(run("combine", one, two, "--dry-run"), 1)

@@ -1,17 +1,19 @@
-"""The forecasts of a dry run against the run: disk and memory within a factor of two, for every kind of input."""
+"""The forecasts of a dry run against the run: disk and memory, for every kind of input and a combination."""
 
 import gzip
 import json
 import re
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tasks_here
-from command import run, succeeded
+from command import refused, run, succeeded
 from peers import generated_text
 
-from pipeline.base.units import parse_bytes
+import pipeline
+from pipeline.base.units import format_bytes, parse_bytes
 
 DOCUMENTS = [generated_text(seed, 300) for seed in range(150)]
 TEXT = "\n".join(DOCUMENTS)
@@ -70,3 +72,17 @@ def test_forecasts_hold(name, tmp_path):
     assert f"about {report['corpus']['different_pieces']:.2g},".replace("e+0", "e") in again["different pieces"]
     assert between(sum(counter.stat().st_size for counter in counters), again["disk"])
     assert 0.9 <= text_bytes / sum(len(text.encode()) for text in DOCUMENTS) <= 1.15
+
+
+def test_dry_run_of_a_combination_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
+    one, two = (pipeline.import_counts({name: 5, "b": 2}, output=tmp_path / name) for name in ("low", "new"))
+    shown = run("combine", one, two, "--output", tmp_path / "both", "--dry-run").stdout
+    assert "different pieces  2 to 4" in shown
+    size = sum((path / "counter.parquet").stat().st_size for path in (one, two))
+    assert re.search(rf"^disk +.* to {re.escape(format_bytes(size))} for the counter$", shown, re.MULTILINE)
+    assert re.search(r"^memory +\d.* to \d", shown, re.MULTILINE)
+    assert not (tmp_path / "both").exists()
+    pipeline.combine_runs([one, two], output=tmp_path / "both")
+    assert (tmp_path / "both" / "counter.parquet").stat().st_size <= size
+    (two / "counter.parquet").unlink()
+    assert "is not completely counted" in refused(run("combine", one, two, "--dry-run"), 1)

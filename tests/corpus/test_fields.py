@@ -129,6 +129,11 @@ def test_another_text_joins_the_fields_of_a_run_and_of_an_iterator(tmp_path: Pat
     assert "--text-field 'title,body,join=', not 'title,body'" in refused(run(*words), 1)
 
 
+def test_a_text_that_joins_nothing_is_refused(tmp_path: Path) -> None:
+    line = refused(run("count", tmp_path, "--text-join", " ", "--text-field", "title", "--output", tmp_path / "run"), 2)
+    assert line.endswith("--text-join joins several fields: name them with --text-field a,b")
+
+
 def test_a_file_without_one_of_the_columns_is_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"title": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="has no column 'body': it has title"):

@@ -74,7 +74,9 @@ def test_names_that_people_type_are_aliases(typed, name):
     assert resolve(typed) == resolve(name) == name
 
 
-@pytest.mark.parametrize("typed", ["o200k+digits12", "none+digits1", "gpt2+digits", "gpt2+digits2+digits1"])
+@pytest.mark.parametrize(
+    "typed", ["o200k+digits12", "none+digits1", "gpt2+digits", "gpt2+digits2+digits1", "o200k+digit1", "gpt-4o+"]
+)
 def test_a_suffix_that_says_nothing_about_numbers_is_an_error(typed):
     with pytest.raises(
         PatternError, match=r"is not the name of a pattern: the suffixes are digits-from-right, digits1"

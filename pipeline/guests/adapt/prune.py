@@ -103,7 +103,10 @@ def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
 def make_pruned(runner: Runner, change: Change, directory: Location) -> tuple[Pruning, Model]:
     """Choose what is asked for and write all files into a directory."""
     counted = change.counted(runner.executor)
-    with runner.reporting("pruning", 0 if counted is None else counted.facts.different_pieces, "pieces"):
+    amount, unit = change.model.vocabulary.size, "tokens"
+    if counted is not None:
+        amount, unit = counted.facts.different_pieces, "pieces"
+    with runner.reporting("pruning", amount, unit):
         pruning = runner.executor.one(choose, change.task(runner, counted))
         runner.executor.one(write_tables, (pruning, change.model.vocabulary, directory))
     removed = {one.old_id for one in pruning.removed}
