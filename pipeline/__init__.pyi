@@ -635,6 +635,8 @@ def train_parity(
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
     stop_at_saving: float | str | None = ...,
+    temperature: int | float | str | None = ...,
+    shares: Mapping[str, float | str] | None = ...,
     window: int | str = ...,
     alpha: float | str = ...,
     global_merges: int | str = ...,

@@ -35,7 +35,7 @@ from pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_o
 from pipeline.run.plan import require_weights
 from pipeline.run.runner import opened
 from pipeline.run.source import Source, Weighted
-from pipeline.run.values import parse_weight, relative, shown_weight
+from pipeline.run.values import parse_weight, relative
 from pipeline.storage import Location, absolute, location, same_location
 
 Text = tuple[object, ...]  # what identifies a counted text: a counter, a source, or a file
@@ -58,42 +58,51 @@ def run_combine(
 ) -> Summary:
     """Combine and report. mixture: makes the weights."""
     runs = [manifest.require(location) for location in locations]
-    factors = _factors(locations, weights)
+    _factors(locations, weights)
     require_addable(runs, listener)
-    factors, sizes = weigh(locations, weights, executor, mixture)
-    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
+    mixed = weigh(locations, weights, executor, mixture)
+    parts = parts_of(runs, mixed, executor)
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
-    counters = [run.counter for run in runs]
-    mixed = tuple(
-        Weighted(absolute(run.directory.location), mark, (factor.numerator, factor.denominator), size)
-        for run, (_, mark), factor, size in zip(runs, counters, factors, sizes, strict=True)
-    )
-    weighted = {path: part.weight for (path, _), part in zip(counters, mixed, strict=True) if part.weight != (1, 1)}
-    described = " + ".join(f"{run.directory} x {shown_weight(by)}" for run, by in zip(runs, factors, strict=True))
     source = Source(
         manifest.RUNS,
         fingerprint(sorted([part.counts, *part.weight] for part in mixed)),
-        described,
+        " + ".join(f"{run.directory} x {part.shown_weight}" for run, part in zip(runs, mixed, strict=True)),
         mixed,
         counted=_not_combined(runs, mixed),
-        weighted=bool(weighted) or any(run.manifest.weighted for run in runs),
+        weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
         mixture=mixture.named(list(map(str, locations))) if mixture is not None and str(mixture) else None,
     )
-    combination = Combination(runs[0], source, Parts(counters, statistics, weighted), locations)
+    combination = Combination(runs[0], source, parts, locations)
     return write_combination(combination, options, executor, listener)
 
 
 def weigh(
-    locations: Sequence[Location], weights: Sequence[Any], executor: Executor, mixture: Mixture | None
-) -> tuple[list[Fraction], list[int]]:
-    """Return the weights of runs, the smallest as 1, and the bytes of their texts, 0 where unknown."""
-    factors, names = _factors(locations, weights), list(map(str, locations))
+    locations: Sequence[Location],
+    weights: Sequence[Any],
+    executor: Executor,
+    mixture: Mixture | None,
+    names: Sequence[str] = (),
+) -> tuple[Weighted, ...]:
+    """Return runs with their weights, the smallest as 1. names: by which a mixture knows them; none: by locations."""
+    runs, factors = list(map(manifest.require, locations)), _factors(locations, weights)
+    names = names or list(map(str, locations))
     mixture = mixture and mixture.named(names)
-    sizes = [text_bytes(manifest.require(one), executor, needed=mixture is not None) for one in locations]
+    sizes = [text_bytes(run, executor, needed=mixture is not None) for run in runs]
     if mixture is not None:
         factors = relative(list(map(Fraction, mixture.weights(dict(zip(names, sizes, strict=True))))))
-    return factors, sizes
+    return tuple(
+        Weighted(absolute(run.directory.location), run.counter[1], (by.numerator, by.denominator), size)
+        for run, by, size in zip(runs, factors, sizes, strict=True)
+    )
+
+
+def parts_of(runs: Sequence[Run], mixed: Sequence[Weighted], executor: Executor) -> Parts:
+    """Return the counters of runs, to be added with these weights."""
+    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
+    counters = [run.counter for run in runs]
+    weighted = {path: part.weight for (path, _), part in zip(counters, mixed, strict=True) if part.weight != (1, 1)}
+    return Parts(counters, statistics, weighted)
 
 
 def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:

@@ -30,12 +30,13 @@ from pipeline.run.directory import RUN, Directory
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.memory import WRITE_BYTES, Broker
-from pipeline.run.mixture import Mixture, table_of
+from pipeline.run.mixture import Mixture
 from pipeline.run.open_run import open_run, special_bytes
 from pipeline.run.options import OutputOptions, TrainOptions
 from pipeline.run.patterns import on_regex, pattern_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.runner import Runner
+from pipeline.run.source import rows_of
 from pipeline.run.workers import executor_for, executor_here, nodes
 from pipeline.storage import Location, location
 from pipeline.tokenizer.export import check_before_work
@@ -84,7 +85,7 @@ def plan_combination(
     with executor_here(options, TRAINING) as executor:
         runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
         pieces = [require_counted(run, executor).facts.different_pieces for run in runs]
-        factors, texts = weigh(locations, weights, executor, mixture)
+        mixed = weigh(locations, weights, executor, mixture)
         grant, team = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES), runner.threads
     sizes = [run.counter_path.stat().st_size for run in runs]
     columns = len(runs) * min(_PARTITION_BYTES, max(sizes)) * (team + 1)
@@ -94,8 +95,7 @@ def plan_combination(
         "runs": f"{len(runs):,}, whose counters are {format_bytes(sum(sizes))}",
         **{
             name: f"{format_bytes(size)} x {by}, {share:.2%} of what is learned from"
-            for name, size, by, share in table_of(list(map(str, locations)), texts, list(map(str, factors)))
-            if all(texts)
+            for name, size, by, share in rows_of(list(map(str, locations)), mixed)
         },
         "time": f"about {duration(_START_S + _ROW_S * (sum(pieces) + max(pieces)) / team)}",
         "different pieces": f"{max(pieces):,} to {sum(pieces):,}",

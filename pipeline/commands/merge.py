@@ -21,7 +21,7 @@ from pipeline.merges.chooser import Chooser
 from pipeline.reports.summary import Summary
 from pipeline.run import manifest
 from pipeline.run.make_options import make_options
-from pipeline.run.manifest import Manifest, Run
+from pipeline.run.manifest import RUNS, Manifest, Run
 from pipeline.run.mixture import mixture_of
 from pipeline.run.open_run import mixed, refuse_other_weights
 from pipeline.run.options import MergeOptions, PartOptions, TrainOptions, flag_of
@@ -164,7 +164,7 @@ def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest
         return stored
     if stored.source is not None:
         flags = _flags_of_weights(requested)
-        remedy = ": `combine` its runs with them" if stored.source.mixed else ""
+        remedy = ": `combine` its runs with them" if stored.source.kind == RUNS else ""
         raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {stored.source.description}{remedy}")
     new = mixed(stored, requested.weights, mixture)
     if (new.weights or new.mixture) and existing([run.counter_path]) == [True]:

@@ -120,12 +120,17 @@ def table_of(names: Sequence[str], sizes: Sequence[int], weights: Sequence[str])
 
 def mixture_of(options: Any) -> Mixture | None:
     """Return the mixture that options ask for, if they do; `UsageError` if they have weights too."""
-    if options.temperature is None and not options.shares:
-        return None
-    if options.weights:
+    mixture = asked_mixture(options.temperature, options.shares)
+    if mixture is not None and options.weights:
         raise UsageError(BOTH)
-    shares = dict(one.rpartition("=")[::2] for one in options.shares or ())
-    return Mixture(options.temperature or "1", shares)
+    return mixture
+
+
+def asked_mixture(temperature: str | None, shares: Sequence[str] | None) -> Mixture | None:
+    """Return the mixture of a temperature and shares, if one of them is given."""
+    if temperature is None and not shares:
+        return None
+    return Mixture(temperature or "1", dict(one.rpartition("=")[::2] for one in shares or ()))
 
 
 def shown_share(share: str) -> str:

@@ -1,11 +1,13 @@
 """Where counts come from that were not counted from a corpus listing: runs that were combined, imported counts."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from pipeline.run.mixture import Mixture, Row, short, table_of
+from pipeline.run.values import shown_weight
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,11 @@ class Weighted:
     counts: str
     weight: tuple[int, int]
     bytes: int = 0  # of the text in its counts, with its own weights; 0: unknown
+
+    @property
+    def shown_weight(self) -> str:
+        """The weight, as a person writes it."""
+        return shown_weight(Fraction(*self.weight))
 
 
 @dataclass(frozen=True)
@@ -44,9 +51,14 @@ class Source:
     @property
     def texts(self) -> list[Row]:
         """The runs that were combined, with their weights; none without weights, or if their bytes are unknown."""
-        names, sizes = [one.run for one in self.mixed], [one.bytes for one in self.mixed]
-        weights = [str(Fraction(*one.weight)) for one in self.mixed]
-        if not all(sizes) or (self.mixture is None and not {*weights} > {"1"}):
+        if self.mixture is None and all(one.weight == (1, 1) for one in self.mixed):
             return []
+        names = [one.run for one in self.mixed]
         last = list(map(short, names))
-        return table_of(last if len({*last}) == len(last) else names, sizes, weights)
+        return rows_of(last if len({*last}) == len(last) else names, self.mixed)
+
+
+def rows_of(names: Sequence[str], mixed: Sequence[Weighted]) -> list[Row]:
+    """Return runs with their weights as a table; no row if the bytes of one are unknown."""
+    sizes = [one.bytes for one in mixed]
+    return table_of(names, sizes, [str(Fraction(*one.weight)) for one in mixed]) if all(sizes) else []

@@ -1,6 +1,8 @@
 """Two small languages for tests of `parity`, trained by the package and by the definition."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pipeline.run.options import TrainOptions
 from pipeline.run.runner import watched
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-SETTINGS = ("ratio", "window", "alpha", "global_merges")
+SETTINGS = ("ratio", "window", "alpha", "global_merges", "mixture")
 Named = Sequence[tuple[str, Path]]
 Train = Callable[..., list[tuple[bytes, bytes]]]  # of an output and options: the merges
 
@@ -40,9 +42,15 @@ def by_parity(languages: Named, dev: Named, executor: Executor, **options: Any) 
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 
-def expected(merges: int, *, dev: bool = False, **options: Any) -> tuple[list[tuple[bytes, bytes]], list[int | None]]:
-    """The merges of TRAIN by the definition, and the language that chose each."""
-    made = train_by_parity(Parity([*TRAIN.values()], dev=[*DEV.values()] if dev else None, **options), merges)
+def expected(
+    merges: int, *, dev: bool = False, weights: Sequence[Fraction] = (), **options: Any
+) -> tuple[list[tuple[bytes, bytes]], list[int | None]]:
+    """The merges of TRAIN by the definition, and the language that chose each. weights: of the counters, or none."""
+    train = [
+        {piece: math.floor(count * weight + Fraction(1, 2)) for piece, count in counter.items()}
+        for counter, weight in zip(TRAIN.values(), weights or [Fraction(1)] * len(TRAIN), strict=True)
+    ]
+    made = train_by_parity(Parity(train, dev=[*DEV.values()] if dev else None, **options), merges)
     tokens = [bytes([byte]) for byte in GPT2_BYTES]
     for left, right, _ in made:
         tokens.append(tokens[left] + tokens[right])

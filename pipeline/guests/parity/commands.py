@@ -6,6 +6,7 @@ from typing import Any
 from pipeline.base.errors import unfit
 from pipeline.commands.declaration import TRAIN, Session, command
 from pipeline.guests.parity.options import SETTINGS, ParityCommandOptions
+from pipeline.run.mixture import asked_mixture
 
 
 def _tokenizer() -> Any:
@@ -25,6 +26,7 @@ def parity(session: Session) -> Any:
     \b
     bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair
     bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --compare-plain --output runs/fair
+    bpe-pipeline parity runs/en runs/sw --temperature inf --output runs/fair
     bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
 
     >>> one = pipeline.import_counts({"aabb": 10}, output="runs/one")
@@ -44,12 +46,13 @@ def parity(session: Session) -> Any:
 
     options = session.options
     settings = {name: getattr(options, name) for name in SETTINGS}
-    given = {name: value for name, value in session.given.items() if name not in SETTINGS}
+    given = {name: value for name, value in session.given.items() if name not in (*SETTINGS, "temperature", "shares")}
     named, measured = languages_of(options.languages, options.dev, given, session.executor, session.listener)
     if isinstance(options.ratio, Mapping):
         if set(options.ratio) != {name for name, _ in named}:
             raise unfit("ratio", "a value for each of the languages", options.ratio)
         settings["ratio"] = [options.ratio[name] for name, _ in named]
+    settings["mixture"] = asked_mixture(options.temperature, options.shares)
     return run_parity(named, measured, settings, given, session.executor, session.listener)
 
 

@@ -220,8 +220,8 @@ def _plain(parity: Parity, executor: Executor, output: Location, size: int) -> T
     run = manifest.load(plain_of(output))
     if run is None or run.manifest.merging is None or run.manifest.source is None:
         return None
-    if sorted(one.counts for one in run.manifest.source.mixed) != sorted(
-        language.fingerprint for language in parity.languages
+    if sorted((one.counts, one.weight) for one in run.manifest.source.mixed) != sorted(
+        (language.fingerprint, language.weight) for language in parity.languages
     ):
         return None
     options = run.manifest.options_of()

@@ -9,6 +9,7 @@ from pipeline.run.keywords import AnyPath
 from pipeline.run.options import (
     ClusterOptions,
     MergeOptions,
+    MixtureOptions,
     OutputOptions,
     PieceOptions,
     TextOptions,
@@ -71,6 +72,8 @@ class ParityCommandOptions(ParityOptions):
     dev: tuple[str, ...] | None = flag(None, _parse_languages,
         "a run to measure in place of each RUN, such as a translation of one text; repeatable", "[NAME=]RUN",
         keyword=Mapping[str, AnyPath] | None)
+    temperature: str | None = as_in(MixtureOptions, "temperature")
+    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares")
     compare_plain: bool = flag(False, read.parse_flag,
         "report what each language would have with plain merges of the same counts")
     ratio: tuple[float, ...] | None = flag(None, _parse_ratios,

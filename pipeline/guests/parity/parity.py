@@ -17,16 +17,16 @@ from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import (
     Combination,
     making_of,
+    parts_of,
     require_addable,
     require_comparable,
     run_combine,
+    weigh,
     write_combination,
 )
 from pipeline.commands.count import run_count
 from pipeline.commands.merge import run_merge
-from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.counted import require_counted
-from pipeline.counts.counter_file import Parts
 from pipeline.executors import Executor
 from pipeline.guests.parity import KIND, measured, parity_worker
 from pipeline.guests.parity.options import ParityOptions
@@ -42,9 +42,9 @@ from pipeline.run.make_options import make_options
 from pipeline.run.manifest import Run
 from pipeline.run.options import READING_OPTIONS, CountOptions
 from pipeline.run.runner import Runner
-from pipeline.run.source import Source
+from pipeline.run.source import Source, Weighted
 from pipeline.run.stored import plain
-from pipeline.storage import Location, absolute, parse_location, same_location
+from pipeline.storage import Location, absolute, location, parse_location, same_location
 from pipeline.tokenizer.export import Trained
 
 Named = Sequence[tuple[str, Location]]
@@ -104,27 +104,38 @@ def run_parity(
 ) -> tuple[Summary, Trained]:
     """Combine the counts of the languages into a new run, and learn its merges as they choose them.
 
-    settings: of `Parity`, and `compare_plain`.
+    settings: of `Parity`, `compare_plain`, and `mixture`, which makes weights of the languages, not of --dev.
     """
-    compare_plain, settings = settings.get("compare_plain"), read_settings(settings, len(languages), len(dev))
+    compare_plain, mixture = settings.get("compare_plain"), settings.get("mixture")
+    settings = read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
-    parity = Parity(tuple(map(_language, languages, runs)), tuple(map(_language, dev, of_dev)), **settings)
     require_addable(runs, listener)
+    names = [name for name, _ in languages]
+    mixed = weigh([home for _, home in languages], (), executor, mixture, names)
+    weights = [one.weight for one in mixed]
+    parity = Parity(tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), **settings)
     for run in of_dev:
         require_comparable(runs[0], run)
         require_counted(run, executor)
     if of_dev and (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
         listener(Notice("info", note))
-    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
+    parts = parts_of(runs, mixed, executor)
     making = making_of(given)
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
-    described = " + ".join(str(run.directory) for run in runs) + ", merged by parity"
-    parts = Parts([run.counter for run in runs], statistics)
-    source = Source(Languages.KIND, parity.digest(), described, chosen_by=plain(Languages(parity)))
+    described = [f"{run.directory} x {one.shown_weight}" for run, one in zip(runs, mixed, strict=True)]
+    source = Source(
+        Languages.KIND,
+        parity.digest(),
+        " + ".join(described if parts.weights else [str(run.directory) for run in runs]) + ", merged by parity",
+        mixed,
+        chosen_by=plain(Languages(parity)),
+        weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
+        mixture=mixture and mixture.named(names),
+    )
     if compare_plain:
-        _make_plain(languages, given, executor, listener)
+        _make_plain(mixed, given, executor, listener)
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
     return run_merge(summary.directory, _merging_of(given), executor, listener)
 
@@ -193,12 +204,12 @@ def _counted(
     """Return a run for each name: the one it names, or a new one of the text there, next to the output."""
     names = {option.name for option in fields(CountOptions)} - {"inputs", "weights"}
     counting, homes = {name: value for name, value in given.items() if name in names}, []
-    for name, location in named.items():
-        home = location
-        if not (location / RUN.manifest).exists():
-            output = _required_output(given, f"{location} is counted")
+    for name, path in named.items():
+        home = path
+        if not (path / RUN.manifest).exists():
+            output = _required_output(given, f"{path} is counted")
             home = output.parent / f"{output.name}-languages" / (re.sub(r"[^\w.-]", "_", name) + ending)
-            options = make_options(CountOptions, {**counting, "inputs": [str(location)], "output": home})
+            options = make_options(CountOptions, {**counting, "inputs": [str(path)], "output": home})
             run_count(options, executor, listener)
         homes.append((name, home))
     return homes
@@ -212,13 +223,14 @@ def _required_output(given: Mapping[str, Any], why: str) -> Location:
     return output
 
 
-def _make_plain(languages: Named, given: Mapping[str, Any], executor: Executor, listener: Listener) -> None:
-    """Make the run of the same counts with plain merges, unless it is there."""
+def _make_plain(mixed: Sequence[Weighted], given: Mapping[str, Any], executor: Executor, listener: Listener) -> None:
+    """Make the run of the same counts and weights with plain merges, unless it is there."""
     if given.get("stop_at_saving"):
         raise UsageError("--compare-plain compares vocabularies of one size: leave --stop-at-saving out")
     home = measured.plain_of(_required_output(given, "the run with plain merges is made"))
     making = making_of({**given, "output": home})
-    run_combine([location for _, location in languages], (), making, executor, listener)
+    weights = [one.shown_weight for one in mixed]
+    run_combine([location(one.run) for one in mixed], weights, making, executor, listener)
     run_merge(home, _merging_of(given), executor, listener)
 
 
@@ -236,5 +248,5 @@ def _runs(languages: Named, of_what: str) -> list[Run]:
     return [manifest.require(home) for home in homes]
 
 
-def _language(named_run: tuple[str, Location], run: Run) -> Language:
-    return Language(named_run[0], absolute(run.counter_path), run.manifest.counter_fingerprint())
+def _language(named_run: tuple[str, Location], run: Run, weight: tuple[int, int] = (1, 1)) -> Language:
+    return Language(named_run[0], absolute(run.counter_path), run.manifest.counter_fingerprint(), weight)

@@ -4,7 +4,7 @@ The merges are those of Hugging Face's `ParityBpeTrainer` (Foroutan et al., 2025
 """
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any
 from pipeline import _core
 from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError, unfit
 from pipeline.base.units import format_count, parse_whole_number
-from pipeline.counts.counter_file import CounterFile, as_batch, open_counter
+from pipeline.counts.counter_file import Columns, CounterFile, as_batch, open_counter
 from pipeline.executors.worker import report_totals
 from pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from pipeline.merges.merge_list import Choices, MergeList
@@ -35,9 +35,15 @@ class Language:
     name: str
     counter: str  # its location
     fingerprint: str
+    weight: tuple[int, int] = (1, 1)  # that its counts are multiplied by, as `combine` does
 
     def __str__(self) -> str:
         return f"{self.name} ({self.counter})"
+
+    def weighted(self, counter: CounterFile) -> Iterator[Columns]:
+        """Read the counts of its counter with its weight."""
+        read = counter.read_all()
+        return read if self.weight == (1, 1) else (_core.combine([columns], [self.weight]) for columns in read)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Parity:
 
     def digest(self) -> str:
         """Return what the merges depend on besides the options of merging."""
-        marks = [[one.fingerprint for one in several] for several in (self.languages, self.dev)]
+        marks = [[(one.fingerprint, *one.weight) for one in several] for several in (self.languages, self.dev)]
         return fingerprint(marks, self.settings)
 
     @property
@@ -114,7 +120,7 @@ def learn(
         columns |= {name: known.choices.state[name] for name in ("spent", "recent")}
     with ExitStack() as stack:
         languages, dev = (
-            [stack.enter_context(_counter_of(one)).read_all for one in several]
+            [partial(one.weighted, stack.enter_context(_counter_of(one))) for one in several]
             for several in (parity.languages, parity.dev)
         )
         training = _core.ParityTraining(
@@ -191,7 +197,7 @@ def way_of(parity: Parity, task: MergeTask) -> Merging:
         least = task.rules.min_piece_count if index < len(parity.languages) else 1
         tally = _core.CountTally(least)
         with _counter_of(one) as counter:
-            for columns in counter.read_all():
+            for columns in one.weighted(counter):
                 tally.add(columns)
         shape = shape_of(tally, merges, least)
         if all(one[0] < least for one in tally.classes()):  # pieces of one byte are pieces: spent when it chooses
@@ -237,7 +243,7 @@ def measure(task: MeasureTask) -> ByMerges:
     uses = []
     for one in task.parity.dev or task.parity.languages:
         with _counter_of(one) as counter:
-            uses.append(model.uses(counter.read_all()))
+            uses.append(model.uses(one.weighted(counter)))
     most = len(vocabulary.result)
     steps = tuple(sorted({most >> halves for halves in range(8)}))
     kept = [_kept(vocabulary, counts, least) for least in task.thresholds]

@@ -1,12 +1,15 @@
 """A run by parity has the merges of the definition, whatever stops it on the way."""
 
 import random
+import re
 import shutil
 import sys
 import time
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +24,10 @@ from pipeline.base.errors import RunDirectoryError
 from pipeline.commands.merge import run_merge
 from pipeline.executors import Executor
 from pipeline.merges import merge_list, merge_worker
+from pipeline.run import manifest
 from pipeline.run.directory import MERGES_SO_FAR
+from pipeline.run.mixture import Mixture
+from pipeline.run.values import shown_weight
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 
@@ -35,6 +41,34 @@ def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp
 def test_merges_by_ratios_are_those_of_the_definition(train: Train, tmp_path: Path) -> None:
     merges = train(tmp_path / "p", ratio=[1.0, 2.0], vocab_size=256 + 80)
     assert merges == expected(80, ratios=[1.0, 2.0])[0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"dev": True, "global_merges": 30}, {"ratio": [1.0, 2.0]}], ids=str)
+def test_weighted_languages_choose_as_if_counted_so_often(
+    settings: dict[str, Any], train: Train, tmp_path: Path
+) -> None:
+    home, options = tmp_path / "p", {name.replace("ratio", "ratios"): value for name, value in settings.items()}
+    merges = train(home, vocab_size=256 + 80, mixture=Mixture("inf"), **settings)
+    sizes = [sum(len(piece) * count for piece, count in counter.items()) for counter in TRAIN.values()]
+    weights = list(map(Fraction, Mixture("inf").weights(dict(zip(TRAIN, sizes, strict=True)))))
+    assert (merges, pq.read_table(home / "merges.parquet")["language"].to_pylist()) == expected(
+        80, weights=weights, **options
+    )
+    assert [row[2:] for row in manifest.require(home).manifest.texts] == [
+        (shown_weight(weight), pytest.approx(0.5, rel=1e-5)) for weight in weights
+    ]
+
+
+def test_shares_name_languages_and_plain_merges_have_the_same(runs: dict[str, Path], tmp_path: Path) -> None:
+    words = ["parity", f"english={runs['en']}", f"sw={runs['sw']}", "--share", "english=90%", "--compare-plain"]
+    shown = succeeded(run(*words, "--vocab-size", 300, "--output", tmp_path / "p"))
+    assert re.search(r"^ +en  .*90\.00%$", shown.stdout, re.MULTILINE), shown.stdout
+    assert "with plain merges" in shown.stdout
+    fair, plain = (manifest.require(tmp_path / name).manifest.source for name in ("p", "p-plain"))
+    assert fair is not None
+    assert plain is not None
+    assert [one.weight for one in plain.mixed] == [one.weight for one in fair.mixed] != [(1, 1), (1, 1)]
+    succeeded(run("verify", tmp_path / "p"))
 
 
 def test_smaller_size_has_the_first_merges(merged: Path, executor: Executor, tmp_path: Path) -> None:

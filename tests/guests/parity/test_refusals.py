@@ -71,6 +71,8 @@ def test_language_of_rare_pieces_is_refused(merged: Path, executor: Executor) ->
         ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "--ratio: expected a number above 0"),
         ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),
         ("parity {en} {sw} --tie-break greatest-bytes -o {x}", "No such option.*--tie-break"),
+        ("parity {en} --temperature 3 -o {x}", "weigh several inputs or runs against each other, and here is 1 input"),
+        ("parity a={en} b={sw} --share en=5% -o {x}", "--share: 'en' is none of the names a, b"),
         ("parity {en} {sw} -o {sw}", "--output .*sw is one of the runs to merge; choose another"),
         ("parity {en} {sw} -o {x} --config {alpha: 3}", "alpha means nothing without window"),
         ("parity {en} {sw} -o {x} --config {alpha: 0}", "'alpha': expected a number above 0, not 0"),
