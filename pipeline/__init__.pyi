@@ -98,6 +98,7 @@ def combine_runs(
     memory_limit: int | str | None = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
+    part: str | None = ...,
     temperature: int | float | str | None = ...,
     shares: Mapping[str, float | str] | None = ...,
 ) -> Path | Remote: ...

@@ -19,9 +19,9 @@ from pipeline.corpus.listing import resolved
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.counts.combine_worker import COMBINE_BYTES
 from pipeline.counts.count import input_bytes
-from pipeline.counts.counted import require_counted
-from pipeline.counts.counter_file import Parts, look_at
-from pipeline.counts.elsewhere import take_counts
+from pipeline.counts.counted import as_counted, require_counted
+from pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from pipeline.counts.elsewhere import take_counts, take_part
 from pipeline.executors import Executor
 from pipeline.merges import replay_worker
 from pipeline.merges.replay_worker import SumTask
@@ -172,6 +172,10 @@ def write_combination(
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
         new = Run(directory, Manifest(unread, like.cutting, source=combination.source))
+        if runner.part is not None:
+            run, done = take_part(runner, new, options, combination.parts)
+            facts = as_counted(run, CounterFacts(0, combination.parts.statistics)).facts
+            return report.summary_of(runner, run, facts, part=done)
         with take_counts(runner, new, options, lambda *_: combination.parts) as (run, counted):
             return report.write_summary(runner, run, counted)
 

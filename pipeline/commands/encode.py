@@ -105,7 +105,8 @@ def summary_of_part(
     total = sum((chunk.statistics for chunk in chunks), ChunkStatistics())
     if options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    done = PartDone(str(runner.part), len(of_part), missing, count if is_finished else encoding.encoded_chunks(), count)
+    stored = count if is_finished else encoding.encoded_chunks()
+    done = PartDone(str(runner.part), len(of_part), missing, stored, count, "encoded")
     held = corpus_held(
         encoding,
         model,

@@ -1,6 +1,6 @@
 """`info`: what a run, a tokenizer or a directory of shards is, from its own files; nothing is computed or changed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -89,7 +89,7 @@ def _run(run: Run) -> Facts:
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
         **(_left_out(known.summary.corpus.not_taken) if (known := report.load(run)) else {}),
         **({"mixture": str(mixture)} if (mixture := (stored.source or stored).mixture) else {}),
-        "counted": "completely" if whole else f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}",
+        "counted": "completely" if whole else _counted(stored.source is None, chunks),
         **_parts(run.directory),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
@@ -97,6 +97,13 @@ def _run(run: Run) -> Facts:
         "tokenizers": [_facts(_tokenizer(where)) for where in tokenizers],
     }
     return _facts(facts)
+
+
+def _counted(of_corpus: bool, chunks: Sequence[bool]) -> str:
+    """Say how much of a run that is not complete is counted. chunks: whether each is."""
+    return (
+        f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}" if of_corpus else "no, its counts are being combined"
+    )
 
 
 def _parts(directory: Directory) -> dict[str, Any]:

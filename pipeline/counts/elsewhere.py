@@ -9,15 +9,16 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from pipeline.base.errors import RunDirectoryError, os_error_as
-from pipeline.counts.combine import COMBINING, combine_counters
+from pipeline.counts.combine import COMBINING, combine_counters, combine_part
 from pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
 from pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.open_run import replace_run
 from pipeline.run.options import CorpusOptions, OutputOptions
+from pipeline.run.parts import PartDone
 from pipeline.run.runner import Runner
-from pipeline.storage.atomic import put
+from pipeline.storage.atomic import make_directory, put
 
 
 @contextlib.contextmanager
@@ -26,14 +27,7 @@ def take_counts(
 ) -> Iterator[tuple[Run, Counted]]:
     """Yield the run of a source, and log: the one in the directory, or this new one of what `make` returns."""
     runner.kept = None
-    directory = new.directory
-    stored = None if options.overwrite else manifest.load(directory.location)
-    if stored is not None:
-        _refuse_other(stored, new)
-    else:
-        directory.refuse_linked_directories()
-        if not options.overwrite:
-            directory.refuse_foreign_files()
+    directory, stored = new.directory, _stored(new, options)
     run = stored or new
     counted = None if stored is None else find_counted(stored, runner.executor)
     if counted is not None:
@@ -55,6 +49,29 @@ def take_counts(
     runner.kept = ""
     with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
         yield run, counted
+
+
+def take_part(runner: Runner, new: Run, options: OutputOptions, parts: Parts) -> tuple[Run, PartDone]:
+    """Combine the runner's part of the counts of a source, in the run that the first process makes."""
+    stored = _stored(new, options)
+    if stored is None and not manifest.save(new, absent=True):  # another process was first
+        stored = _stored(new, options)
+    run = stored or new
+    make_directory(run.share_path(0, 1).parent)
+    with runner.logged(run.directory, options, lambda: None):
+        return run, combine_part(runner, run, parts)
+
+
+def _stored(new: Run, options: OutputOptions) -> Run | None:
+    """Return the run in the directory, if it is this one; `RunDirectoryError` for something else there."""
+    stored = None if options.overwrite else manifest.load(new.directory.location)
+    if stored is not None:
+        _refuse_other(stored, new)
+        return stored
+    new.directory.refuse_linked_directories()
+    if not options.overwrite:
+        new.directory.refuse_foreign_files()
+    return None
 
 
 def _refuse_other(stored: Run, new: Run) -> None:

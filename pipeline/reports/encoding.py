@@ -79,7 +79,7 @@ class EncodingSummary(Result):
             ("text of the part", f"{of_part}, {format_count(self.corpus.tokens, 'tokens')}"),
             ("skipped/altered", list(map(str, in_words(self.corpus.losses)))),
             ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
-            *part.rows("encoded"),
+            *part.rows(),
         )
 
 

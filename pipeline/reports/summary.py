@@ -131,10 +131,10 @@ class Summary(Result):
         cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
             ("run", self.directory),
-            ("text of the part", f"{of_part} (pattern {self.pattern})"),
+            ("text of the part" if part.unit == "chunks" else "text", f"{of_part} (pattern {self.pattern})"),
             ("skipped/altered", self.corpus.losses),
             ("time", time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)),
-            *part.rows("counted"),
+            *part.rows(),
         )
 
     def _written(self, *, whole: bool) -> Iterable[tuple[str, object]]:

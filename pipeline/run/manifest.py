@@ -127,7 +127,7 @@ class Manifest:
         """List the names of the files of counting: the counters and the log."""
         yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
         yield from map(INPUT_NAME.format, range(MOST_INPUTS))
-        for power in range(1, MOST_RANGES.bit_length()):
+        for power in range(MOST_RANGES.bit_length()):
             yield from (_range_name(index, 1 << power) for index in range(1 << power))
         yield from ("counter.parquet", LOG)
 

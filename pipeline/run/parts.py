@@ -79,7 +79,8 @@ def processes(options: object) -> int:
 class PartDone:
     """What a part has done. of_part: the chunks that are its; done: those of them that it did itself.
 
-    stored, chunks: of the whole work, how many are done, by any process, and how many there are.
+    stored, chunks: of the whole work, how many are done, by any process, and how many there are. did: the verb; unit:
+    what is done, if it is not chunks.
     """
 
     part: str
@@ -87,12 +88,15 @@ class PartDone:
     done: int
     stored: int
     chunks: int
+    did: str = "counted"
+    unit: str = "chunks"
 
-    def rows(self, verb: str) -> list[tuple[str, object]]:
+    def rows(self) -> list[tuple[str, object]]:
         """Return what is shown of it."""
-        rest = f"{self.done:,} of its {format_count(self.of_part, 'chunks')} {verb} here, the others before"
-        what = f"all {format_count(self.of_part, 'chunks')} of it {verb} here" if self.done == self.of_part else rest
-        whole = f"{self.stored:,} of {format_count(self.chunks, 'chunks')} {verb}"
+        own = format_count(self.of_part, self.unit)
+        rest = f"{self.done:,} of its {own} {self.did} here, the others before"
+        what = f"all {own} of it {self.did} here" if self.done == self.of_part else rest
+        whole = f"{self.stored:,} of {format_count(self.chunks, self.unit)} {self.did}"
         others = "" if self.stored == self.chunks else "the other parts, and then "
         return [
             ("part", f"{self.part}: {what}"),

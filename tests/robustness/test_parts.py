@@ -18,6 +18,8 @@ from amount import FULL
 from command import files_in
 from killing import Case, counters, ended, require_clean, results, start
 
+import pipeline
+
 pytestmark = pytest.mark.processes
 ENDS = (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM)
 LIMIT_S = 10.0  # after SIGTERM
@@ -186,3 +188,45 @@ def test_killed_parts_that_encode_leave_what_one_process_writes(options: tuple[s
         manifests = [json.loads(files.pop("encoding.json")) for files in (found, {**right})]
         assert manifests[0] == manifests[1]
         assert found == {name: data for name, data in right.items() if name != "encoding.json"}
+
+
+class Combining(Array):
+    """Tasks of arrays that combine three runs, with so many pieces that their sum has several partitions."""
+
+    PIECES = 150_000
+
+    def words(self, output: Path, *more: str) -> list[str]:
+        runs = [self.home / name for name in "abc"]
+        for first, run in enumerate(runs):
+            if not run.exists():
+                numbers = range(first * self.PIECES // 2, first * self.PIECES // 2 + self.PIECES)
+                pipeline.import_counts({b"%d" % number: number % 97 + 1 for number in numbers}, output=run)
+        words = [sys.executable, "-P", "-m", "pipeline", "combine", *map(str, runs), "--output", str(output)]
+        return [*words, *self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more]
+
+
+@pytest.mark.parametrize(
+    ("options", "kills"),
+    [
+        ((), 1),
+        pytest.param(("--weight", "1", "--weight", "2.5", "--weight", "3"), 60 if FULL else 8, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_killed_parts_that_combine_leave_the_counter_of_one_process(
+    options: tuple[str, ...], kills: int, tmp_path: Path
+) -> None:
+    array = Combining(Case("text", _files, options), tmp_path, 5)
+    right = (array.whole() / "counter.parquet").read_bytes()
+    rounds = 0
+    while array.kills < kills:
+        output = tmp_path / f"run-{rounds}"
+        rounds += 1
+        for _ in range(array.choose.randint(1, 3)):
+            tasks = array.tasks(output, array.choose.randint(1, 4))
+            array.disturb(tasks, 1.0)
+            array.settle(tasks)
+        assert ended(start(array.words(output))) == 0
+        assert (output / "counter.parquet").read_bytes() == right
+        assert [path.name for path in output.rglob("*") if "share" in path.name or path.name == "parts"] == []
+        require_clean(output)

@@ -56,7 +56,7 @@ class MergeCommandOptions(PartOptions, MergeOptions):
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
 
 
-class CombineOptions(MixtureOptions, OutputOptions):
+class CombineOptions(MixtureOptions, PartOptions, OutputOptions):
     """What `combine` takes."""
 
     runs: tuple[Location, ...] = argument("RUN ...", parse_runs, "the directories of the runs")
