@@ -113,10 +113,9 @@ def _flush_stdout(code: int) -> int:
 
 
 def _complain(reason: str) -> None:
-    from pipeline.base.printable import printable
+    from pipeline.base.printable import PROGRAM, write_error
 
-    with contextlib.suppress(OSError, ValueError):  # standard error is full or closed
-        sys.stderr.write(f"bpe-pipeline: error: {printable(reason)}\n")
+    write_error(f"{PROGRAM}: error: {reason}")
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def _room(module: str) -> str:
 
 def _shown(command: click.Command) -> int:
     flags = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
-    return sum(not getattr(one, "advanced", False) for one in flags) + 1  # --help
+    return sum(not getattr(one, "advanced", False) for one in flags)
 
 
 def _functions() -> Iterator[tuple[str, ast.FunctionDef]]:

@@ -1,11 +1,23 @@
 """Lines for people: each stays one line and cannot steer a terminal, whatever it quotes; and the byte alphabet.
 
+A terminal gets words that are whole at its width, and errors that are seen; pipes and files get each line as it is.
+
 File names, tokens and patterns come from elsewhere. C0 and C1 controls, DEL, line and paragraph separators and the
 controls of writing direction are written as in JSON: an escape becomes `\\u001b`, a line feed `\\n`.
 """
 
+import contextlib
+import os
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterable
+from typing import TextIO
+
+PROGRAM = "bpe-pipeline"
+UNBOUNDED = sys.maxsize  # the columns of what is no terminal
+_QUOTED = re.compile(r"'[^']*'")
 
 _CONTROLS = (
     *(*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F),
@@ -47,3 +59,35 @@ def without_secrets(text: str) -> str:
         return _QUERY.sub(lambda query: re.sub("=[^&;]+", "=***", query[0]), shown)
 
     return _URI.sub(hidden, text)
+
+
+def columns_of(stream: TextIO) -> int:
+    """Return the width of a terminal; of anything else `UNBOUNDED`."""
+    return shutil.get_terminal_size().columns if stream.isatty() else UNBOUNDED
+
+
+def wrapped(line: str, columns: int, hang: int = 2, *, command: bool = False) -> str:
+    """Break a line between words; further lines begin at column `hang`, or at 2 if a word would not fit there.
+
+    command: the line ends with one, which stays one for a shell.
+    """
+    if len(line) <= columns:
+        return line
+    end = " \\" * command
+    if command:
+        line = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), line)
+    width = columns - len(end)
+    hang = hang if all(len(word) + hang <= width for word in line.split()) else 2
+    lines = textwrap.wrap(line, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    return f"{end}\n".join(lines).replace("\0", " ")
+
+
+def write_error(text: str, *, whole: bool = False) -> None:
+    """Print a line on standard error; if that fails, the work continues. whole: not wrapped, whatever its length."""
+    with contextlib.suppress(OSError, ValueError):
+        shown = printable(text)
+        if sys.stderr.isatty() and not whole:
+            shown = wrapped(shown, columns_of(sys.stderr))
+            if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+                shown = re.sub(f"^{PROGRAM}: error:", f"{PROGRAM}: \x1b[1;31merror:\x1b[m", shown)
+        sys.stderr.write(f"{shown}\n")

@@ -14,28 +14,33 @@ import click
 from pipeline import __version__
 from pipeline.base import log
 from pipeline.base.errors import PipelineError
-from pipeline.base.printable import without_secrets
+from pipeline.base.printable import PROGRAM, without_secrets, write_error
 from pipeline.cli.command import DEBUGGING, click_command
-from pipeline.cli.help import Command, Group
+from pipeline.cli.help import HELP, Command, Group
 from pipeline.commands.declared import COMMANDS
 from pipeline.run import guests
 
 __all__ = ["all_commands", "run"]
 
-PROGRAM = "bpe-pipeline"
+_VERSION = {"prog_name": PROGRAM, "message": "%(prog)s %(version)s", "help": "show the version, and exit"}
 
-commands = click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s")(
+commands = click.version_option(__version__, **_VERSION)(
     Group(
         COMMANDS,
         guests.commands,
         click_command,
         name=PROGRAM,
-        params=[*DEBUGGING],
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+        params=[*DEBUGGING, HELP],
+        context_settings={"max_content_width": 110},
         help="""Train byte-level BPE tokenizers on corpora larger than memory: exact, parallel, resumable.
 
         \b
-        Let the Tab key complete commands, options and values; for bash, and likewise for zsh and fish:
+        bpe-pipeline train corpus/*.txt --vocab-size 32k --output runs/a
+        bpe-pipeline encode corpus/*.txt --tokenizer runs/a --output shards
+        """,
+        epilog="""Let the Tab key complete commands, options and values; for bash, and likewise for zsh and fish:
+
+        \b
         eval "$(_BPE_PIPELINE_COMPLETE=bash_source bpe-pipeline)"
         """,
     )
@@ -73,8 +78,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _fail(reason: str, code: int) -> int:
-    from pipeline.reports.progress import write_error
-
     write_error(f"{PROGRAM}: error: {reason}")
     for line in map(str, guests.unusable.values()):  # perhaps it brings what was not found
         if line != reason:

@@ -10,11 +10,11 @@ import click
 from pipeline.base import log
 from pipeline.base.errors import ExportRefusedError, UsageError
 from pipeline.cli.completion import Word
-from pipeline.cli.help import HELP_ALL, Command, Flag
+from pipeline.cli.help import HELP, HELP_ALL, Command, Flag
 from pipeline.cli.settle import settle
 from pipeline.commands.declaration import Command as Declared
 from pipeline.commands.declaration import Session
-from pipeline.run.options import RECORDS, RayOptions, Values, WorkOptions, flag_of
+from pipeline.run.options import RECORDS, Values, WorkOptions, flag_of
 from pipeline.run.record import ARGUMENT, CALL, Record, records_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def click_command(declared: Declared) -> Command:
         session = settle(declared, typed)
         return None if session is None else _carry_out(declared, session)
 
-    params = [*arguments, *_flags(declared), _JSON, *DEBUGGING, HELP_ALL]
+    params = [*arguments, *_flags(declared), _JSON, *DEBUGGING, HELP, HELP_ALL]
     return Command(declared, callback=call, params=params)
 
 
@@ -81,7 +81,7 @@ def _order(kind: type[Values]) -> list[Record]:
 
 def _flags(declared: Declared) -> Iterator[click.Option]:
     """Make the flags of a command, for one with options of a run --config and --print-config, and foreign names."""
-    if issubclass(declared.takes, WorkOptions | RayOptions):
+    if issubclass(declared.takes, WorkOptions):
         yield Flag(["--config"], type=Word(_CONFIG), metavar=_CONFIG.metavar, help=_CONFIG.help)
         shown = "print the options that would be used, and stop"
         yield Flag(["--print-config"], is_flag=True, advanced=True, help=shown)

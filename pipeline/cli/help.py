@@ -1,11 +1,14 @@
 """What the help shows: commands in the order of their use, and flags in titled groups, few of them at once."""
 
+import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from pipeline.base.printable import wrapped
 from pipeline.commands.declaration import TITLES
 from pipeline.commands.declaration import Command as Declared
 from pipeline.run.guests import unusable
@@ -13,6 +16,7 @@ from pipeline.run.record import GROUPS, OWN, Record, records_of
 
 OTHER = "Other"  # flags that belong to all commands
 _ALL = "bpe-pipeline.help_all"
+_HYPHEN = "\ue000"  # for a hyphen, at which no line is broken
 
 
 class Flag(click.Option):
@@ -45,25 +49,61 @@ class Flag(click.Option):
         return take
 
 
-def _show_all(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+def _show(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
-        context.meta[_ALL] = True
+        context.meta[_ALL] = parameter is HELP_ALL
         click.echo(context.get_help())
         context.exit()
 
 
-HELP_ALL = Flag(
-    ["--help-all"],
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    hidden=True,
-    callback=_show_all,
-    help="show this message with all options, and exit",
-)
+_eager = partial(Flag, is_flag=True, is_eager=True, expose_value=False, callback=_show)
+HELP = _eager(["--help", "-h"], help="show this message, and exit")
+HELP_ALL = _eager(["--help-all"], hidden=True, help="show this message with all options, and exit")
 
 
-class Command(click.Command):
+class Formatter(click.HelpFormatter):
+    """Breaks texts at spaces alone, not within the names of options, and commands so that a shell takes them."""
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace("-", _HYPHEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names and what is said of each."""
+        super().write_dl([(name, text.replace("-", _HYPHEN)) for name, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """Return all of it."""
+        return super().getvalue().replace(_HYPHEN, "-")
+
+    def write_help(self, text: str) -> None:
+        """Write what a command does, and its examples, which follow a line with a backspace."""
+        said, _, examples = text.partition("\n\b\n")
+        self.write_paragraph()
+        with self.indentation():
+            self.write_text(said)
+        with self.section("Examples"):
+            for line in examples.splitlines():
+                self.write(wrapped(f"  {line}", self.width, 4, command=True) + "\n")
+
+
+class _Context(click.Context):
+    formatter_class = Formatter
+
+
+class _Helpful(click.Command):
+    """A command whose help has a heading for its examples."""
+
+    context_class = _Context
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what the command does, and examples."""
+        del ctx
+        if isinstance(formatter, Formatter):
+            formatter.write_help(inspect.cleandoc(self.help or ""))
+
+
+class Command(_Helpful):
     """A declared command, with its flags in titled groups."""
 
     def __init__(self, declared: Declared, **settings: Any) -> None:
@@ -110,7 +150,7 @@ class Command(click.Command):
         """Write the flags that most people need, and how many others there are."""
         advanced = 0
         for title, flags in self.groups(ctx).items():
-            shown = [flag for flag in flags if _ALL in ctx.meta or not getattr(flag, "advanced", False)]
+            shown = [flag for flag in flags if ctx.meta.get(_ALL) or not getattr(flag, "advanced", False)]
             advanced += len(flags) - len(shown)
             if shown:
                 with formatter.section(title):
@@ -128,7 +168,7 @@ def _reads(record: Record, word: str) -> bool:
     return True
 
 
-class Group(click.Group):
+class Group(_Helpful, click.Group):
     """The commands: the package's own, and those of guests where one of these is not meant.
 
     own: the declarations of the first; others: asks for those of guests; make: makes a command of a declaration.

@@ -5,6 +5,7 @@ them to parts first, each a checkpoint. What the shards hold depends on corpus, 
 workers, chunk size, memory or kills.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError, UsageError
 from pipeline.base.events import Listener, Notice
+from pipeline.base.printable import columns_of
 from pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.executors import Executor
@@ -48,7 +50,7 @@ def encode_with(
     model = planning.model_of(tokenizer, inputs[0] if len(inputs) == 1 else inputs)
     summary = run_encode(options, model, executor, listener)
     summary = replace(summary, tokenizer=None if isinstance(tokenizer, Tokenizer) else tokenizer)
-    listener(Notice("summary", str(summary)))
+    listener(Notice("summary", summary.text(columns_of(sys.stderr))))
     return summary
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.base.errors import UsageError
-from pipeline.base.printable import printable_lines
+from pipeline.base.printable import UNBOUNDED, printable, wrapped
 from pipeline.commands.report import add_checks
 from pipeline.counts.as_text import bounds_at
 from pipeline.pattern.translate import not_in_tokenizers_1
@@ -42,8 +42,10 @@ class WrittenFiles(Result):
         """All of it."""
         return str(self)
 
-    def __str__(self) -> str:
-        return printable_lines([*self.written, *self.checks, *([self.uploaded] if self.uploaded else [])])
+    def text(self, columns: int = UNBOUNDED) -> str:
+        """Return the paths, whole, and what was checked."""
+        lines = [*self.checks, *([self.uploaded] if self.uploaded else [])]
+        return "\n".join([*map(printable, self.written), *(wrapped(printable(line), columns) for line in lines)])
 
 
 def run_export(

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError
 from pipeline.base.events import Listener, Notice
+from pipeline.base.printable import columns_of
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.sampling import choose
@@ -206,7 +208,7 @@ def write_summary(
         write_files(run, Report(summary, numbers), options, summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(runner.listener, "the report is incomplete", error)
-    runner.listener(Notice("summary", str(summary)))
+    runner.listener(Notice("summary", summary.text(columns_of(sys.stderr))))
     return summary
 
 

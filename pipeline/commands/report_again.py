@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
-from pipeline.base.printable import printable_lines
+from pipeline.base.printable import UNBOUNDED, printable_lines
 from pipeline.base.units import format_bytes, format_count
 from pipeline.commands.report import (
     RANDOM,
@@ -117,7 +117,9 @@ class WrittenReport(Result):
         """The paths, a line each."""
         return printable_lines(self.written)
 
-    def __str__(self) -> str:
+    def text(self, columns: int = UNBOUNDED) -> str:
+        """Return the paths, whole."""
+        del columns
         return self.brief
 
 

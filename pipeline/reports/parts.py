@@ -4,12 +4,12 @@ In HTML every text is escaped, unless it is `Html`, which only this module makes
 """
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from pipeline.base.printable import printable, printable_lines
+from pipeline.base.printable import UNBOUNDED, printable, wrapped
 
 _MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
 
@@ -81,10 +81,10 @@ class Items:
     items: tuple[tuple[str, str], ...]
     note: str = ""
 
-    def text(self) -> str:
+    def text(self, columns: int = UNBOUNDED) -> str:
         """Return the first ones in a line."""
         first = ", ".join(f"{text} {more}".rstrip() for text, more in self.items[:_MOST_ITEMS])
-        return printable(f"{self.title}: {first}" if first else self.title)
+        return wrapped(printable(f"{self.title}: {first}" if first else self.title), columns)
 
 
 Part = Rows | Note | Table | Items
@@ -97,34 +97,54 @@ def _lines(value: object) -> list[str]:
     return [f"{value:,}" if type(value) is int else str(value)]
 
 
-def as_text(parts: Iterable[Part]) -> str:
-    """Return parts as text, with a blank line between them."""
-    return "\n\n".join(_TEXT[type(part)](part) for part in parts)
+def as_text(parts: Iterable[Part], columns: int = UNBOUNDED) -> str:
+    """Return parts as text, with a blank line between them. columns: of a terminal; what is longer is wrapped."""
+    return "\n\n".join(_TEXT[type(part)](part, columns) for part in parts)
 
 
-def _rows_text(part: Rows) -> str:
+def _rows_text(part: Rows, columns: int) -> str:
     """Align names and values."""
     rows, indent = part.texts(), "  " if part.title else ""
     width = max((len(name) for name, _ in rows), default=0)
     names = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *rows])]
-    lines = (f"{indent}{name:<{width}}  {text}" for name, (_, text) in zip(names, rows, strict=True))
-    return printable_lines([part.title, *lines] if part.title else lines)
+    lines = [printable(part.title)] if part.title else []
+    for shown, (name, text) in zip(names, rows, strict=True):
+        line = printable(f"{indent}{shown:<{width}}  {text}")
+        lines.append(wrapped(line, columns, len(indent) + width + 2, command=name == "next"))
+    return "\n".join(lines)
 
 
-def _note_text(part: Note) -> str:
-    return printable_lines([part.title, f"  {part.text}"])
+def _note_text(part: Note, columns: int) -> str:
+    return "\n".join([printable(part.title), wrapped(printable(f"  {part.text}"), columns)])
 
 
-def _table_text(part: Table) -> str:
-    """Align the first column left and the others right."""
+def _table_text(part: Table, columns: int) -> str:
+    """Align the first column left and the others right; leave out columns that do not fit, and say so."""
     texts = part.texts()
     if part.picked is not None:
         texts[part.picked[0]][part.picked[1]] = "*" + texts[part.picked[0]][part.picked[1]]
     rows = [[printable(cell) for cell in row] for row in (part.headers, *texts[:_MOST_ROWS])]
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    lines = ["  ".join(("", row[0].ljust(first), *map(str.rjust, row[1:], others))).rstrip() for row in rows]
-    more = len(part.rows) - _MOST_ROWS
-    return printable_lines([part.title, *lines, *([f"  ... {more} more in {part.whole}"] if more > 0 else [])])
+    if first > columns // 2:
+        first = columns // 2
+        rows = [[name if len(name) <= first else f"…{name[1 - first :]}", *cells] for name, *cells in rows]
+    kept = _that_fit(others, columns - first - 2, None if part.picked is None else part.picked[1] - 1)
+    shown = ([row[0].ljust(first), *(row[1 + at].rjust(others[at]) for at in kept)] for row in rows)
+    lines = [printable(part.title), *("  ".join(("", *row)).rstrip() for row in shown)]
+    if (more := len(part.rows) - _MOST_ROWS) > 0:
+        lines.append(f"  ... {more} more in {part.whole}")
+    if left_out := [name for at, name in enumerate(rows[0][1:]) if at not in kept]:
+        lines.append(wrapped(f"  ... too wide for {columns} columns: {', '.join(left_out)}; see {part.whole}", columns))
+    return "\n".join(lines)
+
+
+def _that_fit(widths: Sequence[int], room: int, first: int | None) -> list[int]:
+    """Return the positions of the columns that fit next to each other, `first` before all others."""
+    kept = list[int]()
+    for at in sorted(range(len(widths)), key=lambda at: at != first):
+        if sum(widths[one] + 2 for one in (*kept, at)) <= room:
+            kept.append(at)
+    return sorted(kept)
 
 
 def _cell(cell: object, form: str) -> str:

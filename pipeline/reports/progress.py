@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.base import machine
 from pipeline.base.errors import PipelineError, unfit
 from pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted, warn_of
-from pipeline.base.printable import printable, printable_lines
+from pipeline.base.printable import PROGRAM, UNBOUNDED, printable, printable_lines, write_error
 from pipeline.base.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
+_COLUMNS_OF_RATE, _COLUMNS_OF_MEMORY = 75, 100  # of a terminal: a narrower one has the name, the bar and the rest
+_NAME_COLUMNS = 10  # at least
 _FIRST_MERGES = 10  # merges take time by how often their pairs occur: the n-th one as 1 / (n + 10), about
 _StageEvent = StageStarted | Advanced | StageEnded
 _MARKS = {"warning": "warning: ", "info": ""}
@@ -58,17 +60,11 @@ def write_json(name: str, values: Mapping[str, object], to: Callable[[str], None
     to(json.dumps({"event": name, "time": round(time.time(), 3), **values}, default=str))
 
 
-def write_error(text: str) -> None:
-    """Print a line on standard error; if that fails, the work continues."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{printable(text)}\n")
-
-
 @contextlib.contextmanager
 def listener(*, quiet: bool, log_json: bool, apart: bool = False) -> Iterator[Listener]:
     """Choose the listener that suits the options and the terminal. apart: standard output is the result's alone."""
     if log_json:
-        to = write_error if apart else write
+        to = functools.partial(write_error, whole=True) if apart else write
         yield lambda event: None if _is_summary(event) else write_json(_NAMES[type(event)], asdict(event), to)
     elif quiet:
         yield _warnings
@@ -102,7 +98,7 @@ def _is_summary(event: Event) -> bool:
 
 def _warnings(event: Event) -> None:
     if isinstance(event, Notice) and event.level == "warning":
-        write_error(f"bpe-pipeline: warning: {event.text}")
+        write_error(f"{PROGRAM}: warning: {event.text}")
 
 
 def _in_notebook() -> bool:
@@ -145,23 +141,35 @@ class _Stage:
     def _work(self, count: float) -> float:
         return math.log1p(count / _FIRST_MERGES) if self._merges else count
 
-    def text(self) -> str:
-        """Say how much is done, the rate since it started, the time left at this rate, and the memory in use."""
+    def text(self, columns: int = UNBOUNDED, name_columns: int = 0) -> str:
+        """Say how much is done, the rate since it started, the time left, and the memory in use: what fits next to the
+        bar and the longest name of a stage."""
         now_s, words = time.monotonic(), [self.amount(self.done)]
         if self.total:
-            done = words[0] if self.unit == "bytes" else f"{self.done:,}"
-            words = [f"{done} of {self.amount(self.total)}, {self.done / self.total:.0%}"]
+            done = words[0] if self.unit == "bytes" and self.done else f"{self.done:,}"
+            words = [f"{done} of {self.amount(self.total)}", *([f"{self.done / self.total:.0%}"] if self.done else [])]
         elapsed_s, new = now_s - self._start_s, self.done - self._earlier
         if elapsed_s >= _RATE_AFTER_S and new > 0:
-            rate = new / elapsed_s
-            words.append(f"{self.amount(rate) if self.unit == 'bytes' or rate >= 10 else f'{rate:.1f} {self.unit}'}/s")
+            if columns >= _COLUMNS_OF_RATE and not self._merges:  # the first merges take the longest
+                rate = new / elapsed_s
+                shown = self.amount(rate) if self.unit == "bytes" or rate >= 10 else f"{rate:.1f} {self.unit}"
+                words.append(f"{shown}/s")
             if (left_s := self._left_s(elapsed_s)) is not None:
                 words.append(f"about {duration(left_s)} left")
-        if now_s - self._memory_s >= _MEMORY_EVERY_S:
+        if columns >= _COLUMNS_OF_MEMORY and now_s - self._memory_s >= _MEMORY_EVERY_S:
             self._memory_s = now_s
             with contextlib.suppress(OSError):
                 self._memory = f"memory {format_bytes(machine.process_tree_memory())}"
-        return ", ".join(filter(None, [*words, self._memory]))
+        words += filter(None, [self._memory])
+        room = columns - name_columns - bar_of(columns) - 2
+        while len(words) > 1 and len(", ".join(words)) > room:
+            words.pop()
+        return ", ".join(words)
+
+
+def bar_of(columns: int) -> int:
+    """Return the width of a bar on a terminal."""
+    return 20 if columns >= _COLUMNS_OF_MEMORY else 10
 
 
 def duration(seconds: float) -> str:
@@ -212,21 +220,26 @@ def _bars() -> Iterator[Listener]:
         def bars() -> "Progress":
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn
+            from rich.table import Column
 
-            columns = (TextColumn("{task.description:<10}"), BarColumn(bar_width=20), TextColumn("{task.fields[text]}"))
-            return drawn.enter_context(Progress(*columns, console=Console(stderr=True)))
+            console, fixed = Console(stderr=True), Column(no_wrap=True)
+            name = TextColumn(f"{{task.description:<{_NAME_COLUMNS}}}")
+            text = TextColumn("{task.fields[text]}", table_column=Column())
+            bar = BarColumn(bar_of(console.width), table_column=fixed)
+            return drawn.enter_context(Progress(name, bar, text, console=console))
 
         def notify(notice: Notice) -> None:
             style = "yellow" if notice.level == "warning" else None
             bars().console.print(printable(notice.text), style=style, markup=False, highlight=False)
 
         def show(event: _StageEvent, stage: _Stage) -> None:
-            total = stage.total or 1
+            total, names = stage.total or 1, [event.stage, *(task.description for task in bars().tasks)]
+            if not isinstance(event, StageEnded):
+                text = stage.text(bars().console.width, max(_NAME_COLUMNS, *map(len, names)))
             if isinstance(event, StageStarted):
-                text = stage.amount(stage.total)
                 stage.bar = bars().add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
             elif isinstance(event, Advanced):
-                bars().update(stage.bar, completed=stage.done, text=stage.text())
+                bars().update(stage.bar, completed=stage.done, text=text)
             else:
                 text = f"{stage.amount(stage.total)} in {event.elapsed_s:.2f} s"
                 bars().update(stage.bar, total=total, completed=total, text=text)

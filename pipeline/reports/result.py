@@ -4,10 +4,12 @@ Its fields are its JSON. What it shows is a list of parts (`parts.py`), of which
 Advice comes with its weight: what it rests on, and the number that would change it.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+from pipeline.base.printable import UNBOUNDED, columns_of
 from pipeline.base.units import format_bytes, format_count
 from pipeline.executors import ClusterUse
 from pipeline.merges.vocabulary import token_to_text
@@ -73,8 +75,12 @@ class Result:
         values: dict[str, Any] = plain(self)
         return values
 
+    def text(self, columns: int = UNBOUNDED) -> str:
+        """Return what is shown as text. columns: of the terminal that it is for."""
+        return as_text(self.shown(), columns)
+
     def __str__(self) -> str:
-        return as_text(self.shown())
+        return self.text()
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -82,7 +88,7 @@ class Result:
 
     def printed(self, *, quiet: bool) -> Iterator[str | bytes]:
         """Yield what the command prints: lines, or bytes as they are."""
-        if text := self.brief if quiet else str(self):
+        if text := self.brief if quiet else self.text(columns_of(sys.stdout)):
             yield text
 
     def __repr__(self) -> str:
@@ -144,7 +150,10 @@ def time_and_memory(
     times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
 ) -> str:
     """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
-    words = [", ".join(f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())]
+    known = [s for s in times.values() if s is not None]
+    total = [f"total {sum(known):.2f} s"] if len(known) > 1 else []
+    stages = (f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())
+    words = [", ".join([*stages, *total])]
     if retries:
         words.append(f"repeated {format_count(retries, 'tasks')} whose process failed: log.txt says which and why")
     peak = f"{format_bytes(peak_memory_bytes)} (all processes together)"

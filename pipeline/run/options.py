@@ -271,8 +271,8 @@ class MergeOptions(MixtureOptions, ClusterOptions, OverwriteOptions, VocabularyO
     tie_break: str = _vocabulary("merge", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
         "which of equally frequent pairs is merged first", advanced=True)
     stop_at_saving: float | None = _vocabulary("vocabulary", None, read.parse_share,
-        "choose the smallest vocabulary from which on no doubling saves this share of tokens, such as 1%; "
-        "--vocab-size is then the largest allowed, without it 256000", "SHARE")
+        "stop growing when doubling the vocabulary saves less than this share of the tokens, such as 1%; --vocab-size "
+        "is then the largest allowed, without it 256000", "SHARE")
     superwords_from: int | str | None = _vocabulary("merge", None, read.parse_first_stage,
         "let tokens span several words from this size on, or share; reads the corpus twice", "N|80%", advanced=True)
     superword_pattern: str = _vocabulary("merge", "superbpe", read.parse_superword_pattern,
@@ -353,7 +353,7 @@ class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOption
 
     output: Location | None = as_in(OutputOptions, "output",
         help="the directory of the shards, or FILE.bin for a single file; a path or a URI")
-    weights: tuple[str, ...] | None = as_in(CountOptions, "weights")
+    weights: tuple[str, ...] | None = as_in(CountOptions, "weights", help="how often to take each INPUT: 2, 0.5, 1/3")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
         "number of times to take the corpus, each in another order if it is shuffled", "N")

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import every_command
 import peers
 import pytest
 import yaml
@@ -32,13 +33,13 @@ def test_help_lists_commands_in_order_of_use_and_flags_in_groups() -> None:
     assert sorted(name for name, _ in listed) == sorted(all_commands())
     assert listed[0][0] == "train"
     assert [line for _, line in listed if not re.fullmatch(r".*[^.]\.", line) or len(line) > 70] == []
-    assert re.findall("^([A-Z].*):$", shown, re.MULTILINE) == ["Options", *TITLES]
+    assert re.findall("^([A-Z].*):$", shown, re.MULTILINE) == ["Examples", "Options", *TITLES]
     assert "_BPE_PIPELINE_COMPLETE=bash_source" in shown
     assert "'train'" in run("trian").stderr
     titles = {name: re.findall(r"^(\w.*):$", run(name, "--help").stdout, re.MULTILINE) for name in ("train", "encode")}
     shared = ["Output", "Resources", "Other"]
-    assert titles["train"] == ["Input", "Vocabulary", "Special tokens", *shared]
-    assert titles["encode"] == ["Options", "Input", "Shards", "Order and split", "Packing", *shared]
+    assert titles["train"] == ["Examples", "Input", "Vocabulary", "Special tokens", *shared]
+    assert titles["encode"] == ["Examples", "Options", "Input", "Shards", "Order and split", "Packing", *shared]
 
 
 @pytest.mark.parametrize("name", all_commands())
@@ -191,21 +192,8 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
 
 def test_json_is_the_result_alone(text: Path, tmp_path: Path) -> None:
     """One document on standard output, of every command; events of --log-json go to standard error then."""
-    (tmp_path / "a.txt").write_text(text.read_text()[:20_000])
-    (tmp_path / "b.txt").write_text(text.read_text()[:19_000])
-    words = """
-        train a.txt --output a --vocab-size 300 --log-json | train a.txt --dry-run | count b.txt --output b --quiet
-        merge b --vocab-size 290 | combine a b --output c | parity a b --ratio 1 --ratio 2 --output d --vocab-size 280
-        encode --tokenizer a --text low --text er | encode a.txt --tokenizer a --output shards
-        decode --tokenizer a 39 255 | decode --tokenizer a shards | export a --export gpt2 | info a | report a | env
-        encode-chat chat.jsonl --template chatml --tokenizer chatty --output rows | sweep a --vocab-size 280 --output g
-        extend a a --add 3 --output e | report e | prune a a --keep 290 --output f | doctor a | verify a | diff a b
-        explain low --tokenizer a | explain low --tokenizer a --html page.html | export-counts a counts.tsv
-        import-counts counts.tsv --output h"""
-    pipeline.Tokenizer.from_merges([], [EOT, "<|im_start|>", "<|im_end|>"]).save(tmp_path / "chatty")
-    (tmp_path / "chat.jsonl").write_text(json.dumps({"instruction": "a", "output": "b"}))
     found = {}
-    for line in (" ".join(one.split()) for one in words.replace("\n", "|").split("|") if one.strip()):
+    for line in every_command.lines(tmp_path, text.read_text()):
         result = run(*line.split(), "--json", cwd=tmp_path)
         assert result.returncode == int("diff" in line), result.stderr
         found[line] = json.loads(result.stdout)

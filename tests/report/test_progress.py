@@ -1,5 +1,6 @@
 """What a user sees: progress on a terminal and in a pipe, JSON lines, help with examples, completion."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: 
         "counting: 60.0 MiB of 100.0 MiB, 60%, 2.0 MiB/s, about 20 s left, memory 7.0 MiB",
         "counting: done in 11.00 s",
         "merging: 1,000 merges",
-        "merging: 100 of 1,000 merges, 10%, 0.2 merges/s, about 4 min left, memory 7.0 MiB",
+        "merging: 100 of 1,000 merges, 10%, about 4 min left, memory 7.0 MiB",
         "warning: slow",
     ]
 
@@ -63,7 +64,50 @@ def test_terminal_shows_coloured_bars(variables: Any, colour: bool, bars: bool, 
     assert len(screens(seen)) > 3 or not bars
     last = re.sub(r"\x1b\[[\d;]*m", "", screens(seen)[-1]).splitlines()
     assert sum(line.startswith("counting") for line in last) == (1 if bars else 2)  # a bar is drawn over itself
-    assert last[-1].startswith("next ")
+    assert any(line.startswith("next ") and line.endswith(" \\") for line in last)  # a command of several lines
+
+
+class FakeTerminal(io.StringIO):
+    """Standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("columns", "bar", "counting", "merging"),
+    [
+        (60, 10, "", ""),
+        (74, 10, ", about 5 s left", ", about 4 s left"),
+        (80, 10, ", 28.7 MiB/s", ", about 4 s left"),
+        (99, 10, ", 28.7 MiB/s, about 5 s left", ", about 4 s left"),
+        (120, 20, ", 28.7 MiB/s, about 5 s left, memory 7.0 MiB", ", about 4 s left, memory 7.0 MiB"),
+    ],
+)
+def test_bar_keeps_its_name_and_width(
+    columns: int, bar: int, counting: str, merging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory goes first, then the rate; merging has none, since its first merges take the longest."""
+    now_s = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(progress.machine, "process_tree_memory", lambda: 7 << 20)
+    monkeypatch.setattr("sys.stderr", terminal := FakeTerminal())
+    for name, value in {"COLUMNS": str(columns), "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    with progress.listener(quiet=False, log_json=False) as listen:
+        listen(StageStarted("counting", 254_070_000, "bytes"))
+        listen(StageStarted("merging superwords", 31_743, "merges"))
+        now_s += 3
+        listen(Advanced("counting", 86 << 20))
+        listen(Advanced("merging superwords", 5))
+        listen(Advanced("merging superwords", 71))
+    seen = re.sub(r"\x1b\[[\d;]*m", "", terminal.getvalue())
+    first, *_, last = (screen.splitlines() for screen in screens(seen.encode()))
+    assert first[0].split("━ ")[1].startswith("0 of 242.3 MiB")
+    assert [re.sub("[━╸╺]+", lambda drawn: f"{len(drawn[0])}", line.rstrip()) for line in last] == [
+        f"counting           {bar} 86.0 MiB of 242.3 MiB, 35%{counting}",
+        f"merging superwords {bar} 76 of 31,743 merges, 0%{merging}",
+    ]
 
 
 def test_pipe_gets_no_escape_sequences_and_decoded_text_no_line_end(corpus: Path, tmp_path: Path) -> None:

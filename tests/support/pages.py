@@ -51,7 +51,7 @@ _QUOTED = re.compile(r"'[^']*'|\\\n")  # what a shell takes as it is, and a line
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
     r"^(?:counting|combining|merging|encoding(?: pieces)?|ordering documents|writing shards|reading|importing|"
-    r"replaying|joining|pruning|measuring): "
+    r"replaying|joining|pruning|measuring|checking \S+ [\d.]+\w*): "
 )
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),

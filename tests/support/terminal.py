@@ -15,7 +15,7 @@ _STEPS = re.compile(
 
 
 def output_on_a_terminal(
-    words: Sequence[str], cwd: Path, program: Sequence[str] = ("-m", "pipeline"), **environment: str
+    words: Sequence[str], cwd: Path, program: Sequence[str] = ("-m", "pipeline"), code: int = 0, **environment: str
 ) -> bytes:
     """Return everything that a command, or another program in Python, writes to a terminal."""
     terminal, other_end = pty.openpty()
@@ -29,7 +29,7 @@ def output_on_a_terminal(
             while data := os.read(terminal, 65536):
                 seen += data
     os.close(terminal)
-    assert process.returncode == 0, seen
+    assert process.returncode == code, seen
     return seen
 
 

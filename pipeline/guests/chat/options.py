@@ -93,8 +93,8 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     pack: str = as_in(RowOptions, "pack", shown="none",
         help="how rows are filled: none, greedy, neat (greedy, masked apart)")
     template: str | None = _chat(None, read.parse_text,
-        "chat template: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in YAML)",
-        "NAME|FILE")
+        "chat template, required: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in "
+        "YAML)", "NAME|FILE")
     dataset_info: Location | None = _chat(None, parse_location,
         "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are", "FILE")
     dataset: tuple[str, ...] | None = _chat(None, parse_names,

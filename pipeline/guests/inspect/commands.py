@@ -175,7 +175,8 @@ def doctor(session: Session) -> Any:
     with checking():
         from pipeline.guests.inspect.doctor import doctor
 
-        return replace(doctor(options.path, options.inputs or (), options.counts), strict=options.strict)
+        examined = doctor(options.path, options.inputs or (), options.counts, session.listener)
+        return replace(examined, strict=options.strict)
 
 
 COMMANDS = (explain, diff, doctor)

@@ -14,6 +14,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
+from pipeline.base.events import Listener, warn_of
 from pipeline.base.units import format_count
 from pipeline.counts.counter_file import open_counter
 from pipeline.guests.inspect.diff import first_of
@@ -48,7 +49,7 @@ _NEEDED = {name: {*one.files} - {*EDITABLE} for name, one in FORMATS.items()}  #
 _NEEDED[CONFIGURED] = {"vocab.json", "merges.txt", "tokenizer_config.json"}
 
 
-def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Advice]:
+def examine(path: Location, texts: Sequence[str], run: Run | None, listener: Listener = warn_of) -> list[Advice]:
     """Examine a tokenizer. texts: to compare runtimes on, besides hard ones; run: whose counts say what is used."""
     home = tokenizer_home(path)
     try:
@@ -64,7 +65,7 @@ def examine(path: Location, texts: Sequence[str], run: Run | None) -> list[Advic
         "special tokens": _special_tokens(model, home),
         "tokens": chain(_tokens(model), _unused(model, run)),
         "round trip": _round_trip(model),
-        "runtimes": _runtimes(model, home, texts),
+        "runtimes": _runtimes(model, home, texts, listener),
     }
     return [finding.about(subject) for subject, findings in checks.items() for finding in findings]
 
@@ -206,7 +207,7 @@ def _round_trip(model: Model) -> Iterator[Finding]:
         yield Finding(WRONG, shown, "please report it", evidence)
 
 
-def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Finding]:
+def _runtimes(model: Model, home: Location, texts: Sequence[str], listener: Listener) -> Iterator[Finding]:
     """Compare the ids of every installed library that reads a file of the directory."""
     formats = []
     for name, needed in _NEEDED.items():
@@ -218,7 +219,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str]) -> Iterator[Fi
         else:
             formats.append(name)
     with local_files(home) as local:
-        checks = check_exports(Tokenizer.from_model(model), local, formats, texts)
+        checks = check_exports(Tokenizer.from_model(model), local, formats, texts, listener)
         same = any(check.format == "hf" and check.outcome == "same" for check in checks)
         causes = {check: replaced_by_transformers(local) for check in checks if same and check.outcome == "different"}
     outcomes = {"same": FINE, "different": WRONG}
@@ -250,7 +251,7 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
     return ""
 
 
-def doctor(where: Location, samples: Sequence[str], counts: Location | None) -> Examined:
+def doctor(where: Location, samples: Sequence[str], counts: Location | None, listener: Listener) -> Examined:
     """Examine a tokenizer. samples: text to compare runtimes on; counts: a run whose counts say what is used."""
     if isinstance(where, Path) and not where.exists():
         raise InputError(
@@ -262,4 +263,4 @@ def doctor(where: Location, samples: Sequence[str], counts: Location | None) -> 
     run = own if counts is None else manifest.require(counts)
     counted = run is not None and run.counter_path.exists()
     texts = texts_to_check(own, list(map(parse_location, samples)))
-    return Examined(where, tuple(examine(where, texts, run if counted else None)))
+    return Examined(where, tuple(examine(where, texts, run if counted else None, listener)))

@@ -32,6 +32,8 @@ class SweepOptions(OutputOptions, VocabularyOptions):
 
     output: Location | None = as_in(OutputOptions, "output",
         help="the directory of the runs, the page and the tokenizer that is recommended")
+    vocab_size: tuple[int, ...] = as_in(VocabularyOptions, "vocab_size",
+        help="numbers of tokens to try: 256 bytes, merges, special tokens; several with commas")
     tie_break: str = as_in(MergeOptions, "tie_break")
     runs: tuple[Location, ...] = argument("RUN ...", read.parse_locations, "the directories of counted runs")
     weights: tuple[str, ...] = flag((), _parse_weights,
