@@ -5,8 +5,8 @@
 
 `python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
 options, after each <!-- reference of train --> the signature and docstring of the function, and after
-<!-- list of patterns --> those that have names, with their expressions, from the objects themselves: it can be read as
-Markdown, too.
+<!-- list of patterns --> those that have names, with their expressions, and after <!-- list of numbers --> the numbers
+of a report with their definitions, from the objects themselves: it can be read as Markdown, too.
 """
 
 import html
@@ -71,14 +71,27 @@ def options_of(name: str) -> str:
 
 
 def list_of(name: str) -> str:
-    """Return what each preset does, the runtimes that have it, and its expression."""
+    """Return what each preset does, the runtimes that have it, and its expression; or what each number means."""
+    return {"patterns": _patterns, "numbers": _numbers}[name]()
+
+
+def _patterns() -> str:
     from pipeline.pattern.presets import PRESETS
 
-    presets = {"patterns": PRESETS}[name]
     return "\n\n".join(
         f"`{preset.name}` {preset.help}. Runs in {_runtimes(preset)}.\n\n```text\n{preset.expression}\n```"
-        for preset in presets.values()
+        for preset in PRESETS.values()
     )
+
+
+def _numbers() -> str:
+    from pipeline.reports.definitions import NUMBERS
+
+    better = {1: "more", -1: "less", 0: ""}
+    rows = ["| name | in tables | what it is | better | source |", "|---|---|---|---|---|"]
+    for name, one in NUMBERS.items():
+        rows.append(f"| `{name}` | {one.title} | {one.meaning} | {better[one.better]} | {one.source} |")
+    return "\n".join(rows)
 
 
 def _runtimes(preset: Any) -> str:
@@ -91,6 +104,6 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in ("command", "python", "patterns"):
+    for name in ("command", "python", "patterns", "numbers"):
         page = HOME / "docs" / "pages" / "reference" / f"{name}.md"
         page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -51,6 +51,8 @@ from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import tokenizer_path
 
+_LANGUAGES_BYTES = 1 << 26  # of files that are read whole: 205 languages with 1,000 sentences have 40 MiB
+
 
 @dataclass(frozen=True)
 class Extras:
@@ -138,13 +140,14 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
     of_run = run.manifest.options_of(home.name)
     [size] = of_run.vocab_size
-    loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
-    if shortage := shortage_of(needed_bytes(size, size * 8, SAMPLE_BYTES) + loading, Broker.of(options.memory_limit)):
-        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     if (learned := merge_list.load(*merge.learning_of(run, of_run).merges)) is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
     trained = Trained(learned, tokenizer_pattern(of_run), of_run)
     task = _task_of(run, home, trained, extras, listener)
+    loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
+    sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in task.chosen) if task.languages else 0)
+    if shortage := shortage_of(needed_bytes(size, size * 8, sample_bytes) + loading, Broker.of(options.memory_limit)):
+        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         numbers = executor.one(compute_numbers, task)
         run = manifest.require(run.directory.location)
@@ -180,13 +183,13 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         names = {file.path: name for name, path in named for file in find_files([str(path)]).files}
         corpus, text = text.files, RunText(tuple(find_files(map(str, held_out)).files), "text", names)
         trained_on, description = _about_held_out(held_out, text.files, corpus)
-    parallel = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
+    named_all = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     others = _tokenizers_of(extras.compare)
     return NumbersTask(
         trained,
-        _whole(text.files) if parallel else choose(text.files, SAMPLE_BYTES),
+        _whole(text.files) if named_all else choose(text.files, SAMPLE_BYTES),
         text.text_field,
         description,
         held_out=bool(held_out) and not trained_on,
@@ -196,7 +199,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         references=tuple(one for one in others.values() if isinstance(one, str)) if others else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
         names=text.names,
-        parallel=parallel,
+        languages=named_all,
         weighted=run.manifest.weighted,
         counters=counters_of(run, trained),
     )
@@ -226,11 +229,11 @@ def _with_names(paths: Sequence[Location]) -> tuple[list[str], list[Location]]:
 
 
 def _whole(files: Sequence[CorpusFile]) -> list[Chosen]:
-    """Choose all of parallel files; raises `UsageError` for more than a report reads."""
-    if (total := sum(file.size for file in files)) > SAMPLE_BYTES:
-        most = f"a report reads at most {format_bytes(SAMPLE_BYTES)}: give the same lines of each"
+    """Choose all of the files of languages; raises `UsageError` for more than a report reads."""
+    if (total := sum(file.size for file in files)) > _LANGUAGES_BYTES:
+        most = f"a report reads at most {format_bytes(_LANGUAGES_BYTES)}: give the same lines of each"
         raise UsageError(f"the files of --held-out NAME=PATH have {format_bytes(total)}, and {most}")
-    return [Chosen(file, SAMPLE_BYTES, (0,)) for file in files]
+    return [Chosen(file, _LANGUAGES_BYTES, (0,)) for file in files]
 
 
 def _about_held_out(

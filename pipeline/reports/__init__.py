@@ -3,7 +3,9 @@
 parts.py            what results show: rows, notes, tables, lists; as text and as HTML
 result.py           what a command returns: its parts, its JSON, its advice
 tokens.py           what a vocabulary holds: lengths, scripts, tokens that deserve a look
-measure.py          a sample cut by a tokenizer: fertility, whole words, Rényi efficiency
+record.py           what is counted while a tokenizer cuts texts, once
+definitions.py      the numbers that follow from it; formulas.py: of distributions
+measure.py          a sample cut by tokenizers: by source, language and script, and how they compare
 numbers.py          all of it together, as `report.json` holds it; numbers_worker.py computes it
 verdict.py          the questions that a report answers first
 tables.py           what is shown of the numbers, for report.txt, the page and the model card

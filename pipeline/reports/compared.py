@@ -16,9 +16,9 @@ from typing import Any
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.reports.measure import MeasuredTokenizer
 from pipeline.reports.numbers import REFERENCES
 from pipeline.reports.numbers_worker import measured_model
+from pipeline.reports.record import MeasuredTokenizer
 from pipeline.run.ids import Roles
 from pipeline.storage import Location
 from pipeline.tokenizer.formats.files import load_model

@@ -1,268 +1,237 @@
-"""Measure how a tokenizer cuts a sample: how much a token holds, and how words fare.
+"""Measure how tokenizers cut a sample: all of it, by source and by script, and how they compare.
 
-A word is a run of letters, marks and digits. It is whole if no token ends inside it; its fertility is the number of
-tokens that overlap it (subwords per word in Rust et al., 2021). Digit F1 measures consistency, which arithmetic needs
-(Singh and Strouse, 2024): it compares the token ends inside a number with the most frequent ones in numbers of as many
-digits, the mean over numbers; digit by digit and groups of three both score 1. Integrity is the share of tokens that
-are whole characters. Fallback is the share of tokens that are one byte of a longer character. Rényi efficiency is that
-of Zouhar et al., 2023 ("Tokenization and the noiseless channel"): the Rényi entropy of order 2.5 of the token
-distribution, divided by the logarithm of the vocabulary size.
+The numbers are those of `definitions.py`. What two tokenizers differ by comes with the interval that holds 95 % of the
+differences in 200 bootstrap samples of the documents: of a group of them each, where there are many.
 """
 
-import math
 import os
 import re
-from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from operator import itemgetter
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import mul
+from random import Random
 
-from pipeline.pattern.normal_form import nfc
-from pipeline.reports.tokens import script_of_character
+from pipeline.reports.definitions import AGAINST, LANGUAGES, NUMBERS, TEXT, VOCABULARY, Number, values
+from pipeline.reports.formulas import NumberCuts, number_cuts
+from pipeline.reports.record import GROUPS, MarkedText, MeasuredTokenizer, Record, Sums, add_to, record_of
 
-_ORDER = 2.5
-_NUMBERS = re.compile("[0-9]+")
 _LARGEST_SHARE, _FEWEST_TIMES, _FEWEST_BYTES, _MOST_TOKENS = 0.1, 4, 4, 24  # of tokens of a single source
 _MOST_SOURCES = 12
 FEWEST_SOURCES = 3  # with fewer, no token is reported as one of a single source
 _TOP, _OTHERS = "(not in a directory)", "(others)"
+_SAMPLES, _OUTSIDE, _FEWEST_GROUPS = 200, 5, 10  # of a bootstrap; of them on each side of the interval
+_CODE = re.compile(
+    r"(?i)\bcode\b|\.(?:[chjrm]|cc|cpp|cs|cu|f90|go|hs|hpp|java|jl|js|kt|lua|php|pl|py|rb|rs|scala|sh|sql|swift|tsx?)$"
+)
+_OF_SCRIPTS = [
+    NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole", "round_trip")
+]
 
-
-@dataclass(frozen=True)
-class MeasuredTokenizer:
-    """What is measured of a tokenizer. stretches: ids and text of each stretch of a text, as of
-    `TextEncoder.text_stretches`. vocab: bytes of every token; size: with special tokens, which `vocab` may lack.
-    decode: how ids become text, if not by joining their bytes."""
-
-    stretches: Callable[[str], Iterable[tuple[Sequence[int], bytes]]]
-    vocab: Mapping[int, bytes]
-    size: int
-    decode: Callable[[Sequence[int]], str] | None = None
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text without its special tokens."""
-        return [id_ for ids, _ in self.stretches(text) for id_ in ids]
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class TextMeasures:
-    """How a tokenizer cuts some text. For a script, bytes and tokens count its words only, and what depends on which
-    tokens they are, from renyi on, is None. lost: bytes of the text that decoding its tokens does not return;
-    bytes_per_token is without them.
-
-    fertility: tokens per word; whole: share of words kept whole. Both are None without words. digit_f1: None without
-    numbers.
-    """
+    """How a tokenizer cuts some text. For a script, bytes and tokens count its words only. numbers: those of
+    `definitions.TEXT` that there are; of code only in sources that are called so."""
 
     name: str
     bytes: int
     tokens: int
-    words: int
-    fertility: float | None
-    whole: float | None
-    bytes_per_token: float | None
-    renyi: float | None = None
-    characters: int | None = None
-    characters_per_token: float | None = None
-    integrity: float | None = None
-    fallback: float | None = None
-    digit_f1: float | None = None
-    lost: int | None = None
+    numbers: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Against:
+    """How the first tokenizer compares with this one. nsl: its tokens over those of this one, in all and by source;
+    differences: intervals of the first one's numbers less those of this one; none with few documents."""
+
+    nsl: dict[str, float]
+    interval: Interval | None
+    differences: dict[str, Interval]
 
 
 @dataclass(frozen=True)
 class TokenizerMeasures:
-    """How a tokenizer cuts a sample: all of it, by source, and by script of the words. used: ids that occur in it."""
+    """How a tokenizer cuts a sample: all of it, by source, and by script of the words and lines.
+
+    languages, vocabulary: numbers of them; costs: of each language. digits: how numbers are cut, by their digits.
+    """
 
     whole: TextMeasures
     sources: tuple[TextMeasures, ...]
     scripts: tuple[TextMeasures, ...]
     used: int
     single_source: tuple[tuple[int, str, int], ...]  # id, source, occurrences
+    languages: dict[str, float] = field(default_factory=dict)
+    costs: dict[str, float] = field(default_factory=dict)
+    vocabulary: dict[str, float] = field(default_factory=dict)
+    digits: dict[int, NumberCuts] = field(default_factory=dict)
+    against: Against | None = None
 
 
-def _text_measures(
-    name: str,
-    sums: Counter[str],
-    used: Mapping[int, int] | None = None,
-    vocab: Mapping[int, bytes] | None = None,
-    digit_f1: float | None = None,
-) -> TextMeasures:
-    """Divide what was counted. overlaps: tokens that overlap a word, summed over the words. used: ids with counts."""
-    tokens, words = sums["tokens"], sums["words"]
-    more: dict[str, Any] = {}
-    if used is not None and vocab is not None:
-        bytes_alone = sum(times for id_, times in used.items() if is_byte_alone(vocab[id_]))
-        broken = sum(times for id_, times in used.items() if "\ufffd" in vocab[id_].decode(errors="replace"))
-        more = {
-            "renyi": renyi_efficiency(used.values(), len(vocab)),
-            "characters": sums["characters"],
-            "characters_per_token": sums["characters"] / tokens if tokens else None,
-            "integrity": 1 - broken / tokens if tokens else None,
-            "fallback": bytes_alone / tokens if tokens else None,
-            "digit_f1": digit_f1,
-            "lost": sums["lost"],
-        }
-    return TextMeasures(
-        name=name,
-        bytes=sums["bytes"],
-        tokens=tokens,
-        words=words,
-        fertility=sums["overlaps"] / words if words else None,
-        whole=sums["whole"] / words if words else None,
-        bytes_per_token=(sums["bytes"] - sums["lost"]) / tokens if tokens else None,
-        **more,
+@dataclass(frozen=True)
+class SampleText:
+    """What is measured. texts: (source, text). languages: sources that are languages; same: they are the same text, and
+    have as many lines."""
+
+    texts: Sequence[tuple[str, str]]
+    languages: Sequence[str] = ()
+    same: bool = False
+
+    def groups(self) -> Iterator[tuple[str, int, list[MarkedText]]]:
+        """Yield the source, the number of the group and its texts."""
+        groups: defaultdict[tuple[str, int], list[MarkedText]] = defaultdict(list)
+        listed = Counter[str]()
+        for source, text in self.texts:
+            is_code = _CODE.search(source) is not None
+            groups[source, listed[source] % GROUPS].append(MarkedText(text, is_code=is_code))
+            listed[source] += 1
+        while groups:  # what was counted is freed
+            (source, group), texts = next(iter(groups.items()))
+            del groups[source, group]
+            yield source, group, texts
+
+    def cost(self, sums: Mapping[str, float]) -> float:
+        """Return the cost of a language: tokens a line of the same text, or a character."""
+        return sums["tokens"] / (sums["lines" if self.same else "characters"] or 1)
+
+
+@dataclass
+class Counted:
+    """The records of a tokenizer: of each source, and the sums of each group of documents in it."""
+
+    tokenizer: MeasuredTokenizer
+    sources: dict[str, Record] = field(default_factory=dict)
+    groups: dict[str, list[Sums]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, source: str, record: Record) -> None:
+        """Add the record of a group of documents."""
+        self.sources.setdefault(source, Record(self.tokenizer.size)).add(record)
+        self.groups[source].append(record.sums)
+
+    @property
+    def whole(self) -> Record:
+        """The record of all sources."""
+        whole = Record(self.tokenizer.size)
+        for record in self.sources.values():
+            whole.add(record)
+        return whole
+
+
+def measure(named: Sequence[tuple[str, MeasuredTokenizer]], sample: SampleText) -> tuple[TokenizerMeasures, ...]:
+    """Measure how tokenizers cut a sample, in one pass over it. named: the first one is compared with the others."""
+    counted = [Counted(tokenizer) for _, tokenizer in named]
+    for source, _, texts in sample.groups():
+        for one in counted:
+            one.add(source, record_of(one.tokenizer, texts))
+    first, *others = counted
+    against = [None, *(_against(first, other, sample) for other in others)]
+    return tuple(
+        _measures(name, one, compared, sample) for (name, _), one, compared in zip(named, counted, against, strict=True)
     )
 
 
-def measure(tokenizer: MeasuredTokenizer, texts: Iterable[tuple[str, str]], name: str = "") -> TokenizerMeasures:
-    """Measure how a tokenizer cuts (source, text) pairs."""
-    import regex
-
-    tokens, decode = tokenizer.vocab, tokenizer.decode
-    find_words = regex.compile(r"[\p{L}\p{M}\p{N}]+")
-    sources: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    scripts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    used: defaultdict[str, Counter[int]] = defaultdict(Counter)  # ids by source
-    numbers: defaultdict[str, Counter[tuple[int, tuple[int, ...]]]] = defaultdict(Counter)  # digits and cuts by source
-    cuts: Counter[tuple[str, str, int, int]] = Counter()  # words by source, script, bytes and tokens
-    for source, ids, data in ((source, *cut) for source, text in texts for cut in tokenizer.stretches(text)):
-        text = data.decode()
-        used[source].update(ids)
-        cut_tokens = [tokens[id_] for id_ in ids]
-        ends = list(accumulate(map(len, cut_tokens)))
-        prepared = b"".join(cut_tokens).decode(errors="replace")  # the tokenizer may have normalized the text
-        for word, begin, end in _spans(find_words, prepared):
-            overlaps = bisect_left(ends, end) - bisect_right(ends, begin) + 1
-            cuts[source, script_of_character(word[0]), end - begin, overlaps] += 1
-        for number, begin, end in _spans(_NUMBERS, prepared):
-            inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
-            numbers[source][len(number), tuple(cut - begin for cut in inside)] += 1
-        lost = bytes_lost(text, prepared if decode is None else decode(ids))
-        sources[source].update(bytes=len(text.encode()), tokens=len(ids), characters=len(text), lost=lost)
-    for (source, script, size, overlaps), words in cuts.items():
-        of_words = {"words": words, "overlaps": words * overlaps, "whole": words * (overlaps == 1)}
-        sources[source].update(of_words)
-        scripts[script].update(of_words, bytes=words * size, tokens=words * overlaps)
-    total, all_ids = sum(sources.values(), Counter[str]()), sum(used.values(), Counter[int]())
+def _measures(name: str, counted: Counted, against: Against | None, sample: SampleText) -> TokenizerMeasures:
+    whole, vocab = counted.whole, counted.tokenizer.vocab
+    scripts = {script: Record(0, sums) for script, sums in whole.scripts.items() if script and sums.get("words")}
+    costs = {language: sample.cost(counted.sources[language].sums) for language in sample.languages}
     return TokenizerMeasures(
-        whole=_text_measures(name, total, all_ids, tokens, mean_digit_f1(sum(numbers.values(), Counter()))),
+        whole=_text_measures(name, whole),
         sources=tuple(
-            _text_measures(source, sums, used[source], tokens, mean_digit_f1(numbers[source]))
-            for source, sums in sorted(sources.items(), key=lambda item: -item[1]["bytes"])
+            _text_measures(source, record)
+            for source, record in sorted(counted.sources.items(), key=lambda item: -item[1].sums.get("bytes", 0))
         ),
         scripts=tuple(
-            _text_measures(script, sums) for script, sums in sorted(scripts.items(), key=lambda item: -item[1]["words"])
+            _text_measures(script, record, _OF_SCRIPTS)
+            for script, record in sorted(scripts.items(), key=lambda item: -item[1].sums["words"])
         ),
-        used=len(all_ids),
-        single_source=_of_single_sources(sources, used, all_ids, tokens),
+        used=len(whole.used),
+        single_source=_of_single_sources(counted, whole.used),
+        languages=values(LANGUAGES, costs) if costs else {},
+        costs=costs,
+        vocabulary=values(VOCABULARY, vocab),
+        digits=number_cuts(whole.numbers),
+        against=against,
     )
 
 
-def _of_single_sources(
-    sources: Mapping[str, Counter[str]],
-    used: Mapping[str, Counter[int]],
-    all_ids: Counter[int],
-    tokens: Mapping[int, bytes],
-) -> tuple[tuple[int, str, int], ...]:
+def _text_measures(name: str, record: Record, numbers: Sequence[Number] = TEXT) -> TextMeasures:
+    bytes_, tokens = (int(record.sums.get(one, 0)) for one in ("bytes", "tokens"))
+    return TextMeasures(name, bytes_, tokens, values(numbers, record))
+
+
+def _against(first: Counted, other: Counted, sample: SampleText) -> Against:
+    """Compare the first tokenizer with another one."""
+    tokens = {
+        name: (one.sums["tokens"], record.sums["tokens"])
+        for name, one, record in (
+            ("", first.whole, other.whole),
+            *((source, first.sources[source], record) for source, record in other.sources.items()),
+        )
+    }
+    [nsl] = AGAINST
+    ratios = list[float]()
+    differences: defaultdict[str, list[float]] = defaultdict(list)
+    for drawn in zip(_resampled(first, sample), _resampled(other, sample), strict=True):
+        mine, theirs = ({**values(TEXT, Record(0, sums)), **numbers} for sums, numbers in drawn)
+        for name, value in mine.items():
+            if name in theirs:
+                differences[name].append(value - theirs[name])
+        ratios.append(nsl.of((mine["tokens"], theirs["tokens"])) or 0)
+    return Against(
+        {name: ratio for name, pair in tokens.items() if (ratio := nsl.of(pair)) is not None},
+        interval(ratios) if ratios else None,
+        {name: interval(listed) for name, listed in differences.items() if len(listed) == _SAMPLES},
+    )
+
+
+def _resampled(counted: Counted, sample: SampleText) -> Iterator[tuple[Sums, dict[str, float]]]:
+    """Yield the sums of documents that are drawn again, and the numbers of the languages; of few documents nothing."""
+    most = max(map(len, counted.groups.values()), default=0)
+    if most < _FEWEST_GROUPS:
+        return
+    random = Random(0)  # noqa: S311 - a sample, not a secret
+    columns = {source: _columns(groups, most) for source, groups in counted.groups.items()}
+    for _ in range(_SAMPLES):
+        times = Counter(random.choices(range(most), k=most))
+        weights = [times[group] for group in range(most)]
+        sums: Sums = {}
+        costs = dict[str, float]()
+        for source, of_source in columns.items():
+            drawn = {name: sum(map(mul, weights, column)) for name, column in of_source.items()}
+            add_to(sums, drawn)
+            if source in sample.languages:
+                costs[source] = sample.cost(drawn)
+        yield sums, values(LANGUAGES, costs) if costs else {}
+
+
+def _columns(groups: Sequence[Sums], most: int) -> dict[str, list[float]]:
+    names = dict.fromkeys(name for sums in groups for name in sums)
+    return {name: [*(sums.get(name, 0) for sums in groups), *[0] * (most - len(groups))] for name in names}
+
+
+def interval(drawn: Sequence[float]) -> Interval:
+    """Return the limits of the middle 95 % of what bootstrap samples gave."""
+    listed = sorted(drawn)
+    return listed[_OUTSIDE], listed[-1 - _OUTSIDE]
+
+
+def _of_single_sources(counted: Counted, all_ids: Counter[int]) -> tuple[tuple[int, str, int], ...]:
     """Return the most frequent tokens that occur in one source alone, which is a small one of several."""
+    sources, tokens = counted.sources, counted.tokenizer.vocab
     if len(sources) < FEWEST_SOURCES:
         return ()
-    largest_bytes = sum(sums["bytes"] for sums in sources.values()) * _LARGEST_SHARE
+    largest_bytes = sum(record.sums["bytes"] for record in sources.values()) * _LARGEST_SHARE
     candidates = (
         (id_, source, times)
-        for source, ids in used.items()
-        if sources[source]["bytes"] <= largest_bytes
-        for id_, times in ids.items()
+        for source, record in sources.items()
+        if record.sums["bytes"] <= largest_bytes
+        for id_, times in record.used.items()
         if times >= _FEWEST_TIMES and times == all_ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
     )
     return tuple(sorted(candidates, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS])
-
-
-def bytes_lost(text: str, decoded: str) -> int:
-    """Return how many bytes of the NFC of a text are not in what its tokens decode to; what was added does not count.
-
-    >>> bytes_lost("a  b\\n", "a b"), bytes_lost("a", " a"), bytes_lost("e\u0301", "\xe9")
-    (2, 0, 0)
-    """
-    if text == decoded or (text := nfc(text)) == (decoded := nfc(decoded)):
-        return 0
-    words, gaps = (text.split(), decoded.split()), (re.split(r"\S+", text), re.split(r"\S+", decoded))
-    pairs = [*zip(*words, strict=False), *zip(*gaps, strict=False)]
-    if any(len(one) != len(other) for one, other in (words, gaps)):  # words were joined or cut
-        pairs = [(text, decoded)]
-    return sum((Counter(one.encode()) - Counter(other.encode())).total() for one, other in pairs if one != other)
-
-
-def is_byte_alone(token: bytes) -> bool:
-    """Return whether a token is a single byte of a longer character."""
-    return len(token) == 1 and token >= b"\x80"
-
-
-def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each match and its limits in bytes."""
-    if text.isascii():
-        yield from ((match[0], *match.span()) for match in pattern.finditer(text))
-        return
-    end = character = 0
-    for match in pattern.finditer(text):
-        start, matched = match.start(), match[0]
-        begin = end + len(text[character:start].encode())
-        end, character = begin + len(matched.encode()), match.end()
-        yield matched, begin, end
-
-
-def digit_f1(cuts: Iterable[int], usual: Iterable[int]) -> float:
-    """Compare the cuts in a number with the usual ones in numbers of as many digits.
-
-    >>> digit_f1([1, 2], [1, 2]), digit_f1([], []), digit_f1([3], []), digit_f1([1, 4], [1, 3])
-    (1.0, 1.0, 0.0, 0.5)
-    """
-    ends, usual_ends = set(cuts), set(usual)
-    return 2 * len(ends & usual_ends) / (len(ends) + len(usual_ends)) if ends or usual_ends else 1.0
-
-
-def mean_digit_f1(numbers: Mapping[tuple[int, tuple[int, ...]], int]) -> float | None:
-    """Return the mean of `digit_f1` over numbers of (digits, cuts); None without any.
-
-    >>> mean_digit_f1({(4, (1, 2, 3)): 5, (3, (1, 2)): 5}), mean_digit_f1({(4, ()): 3, (4, (2,)): 1})
-    (1.0, 0.75)
-    """
-    usual: dict[int, tuple[int, tuple[int, ...]]] = {}  # of each number of digits: how often, and the cuts
-    for (digits, cuts), times in sorted(numbers.items()):
-        usual[digits] = max(usual.get(digits, (0, ())), (times, cuts), key=itemgetter(0))
-    total = sum(numbers.values())
-    scores = (times * digit_f1(cuts, usual[digits][1]) for (digits, cuts), times in numbers.items())
-    return math.fsum(scores) / total if total else None
-
-
-def gini(values: Sequence[float]) -> float | None:
-    """Return the Gini coefficient: 0 if all values are equal, near 1 if one has everything; None without any.
-
-    >>> gini([1, 1, 1]), gini([0, 0, 0, 4])
-    (0.0, 0.75)
-    """
-    listed, total = sorted(values), sum(values)
-    if not total:
-        return None
-    return sum((2 * rank - len(listed) - 1) * value for rank, value in enumerate(listed, 1)) / (len(listed) * total)
-
-
-def renyi_efficiency(counts: Iterable[int], vocab_size: int) -> float | None:
-    """Return the Rényi entropy of a distribution over the logarithm of the vocabulary size; None if it is empty.
-
-    >>> renyi_efficiency([3, 3, 3, 3], 4)
-    1.0
-    """
-    listed = [count for count in counts if count]
-    if not listed or vocab_size < 2:
-        return None
-    total = sum(listed)
-    power_sum = math.fsum((count / total) ** _ORDER for count in listed)
-    return math.log(power_sum) / (1 - _ORDER) / math.log(vocab_size) + 0.0
 
 
 def source_names(paths: Sequence[str]) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """The numbers of a report as values: what report.json stores, and what text, page and card show."""
 
 import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.reports.measure import TokenizerMeasures, gini
+from pipeline.reports.definitions import reference_of
+from pipeline.reports.measure import TokenizerMeasures
 from pipeline.reports.result import NOT_STORED
 from pipeline.reports.tokens import TokenGroup, VocabularyNumbers
 
@@ -45,8 +45,8 @@ class MergeNumbers:
 @dataclass(frozen=True)
 class Sample:
     """A sample as each tokenizer cuts it, this one first. parallel: the sources that are the same text in different
-    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes. first_stage: tokens
-    of each source before superwords, if there are any."""
+    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes. first_stage: tokens of
+    each source before superwords, if there are any."""
 
     held_out: bool
     description: str
@@ -131,19 +131,10 @@ def same_text(numbers: Numbers) -> SameText:
     if (sample := numbers.sample) is not None and sample.parallel:
         tokens_of = [{source.name: source.tokens for source in tokenizer.sources} for tokenizer in sample.tokenizers]
         counts = {language: tuple(one.get(language, 0) for one in tokens_of) for language in sample.parallel}
-        reference = next(filter(is_english, counts), next(iter(counts)))
         origin = f"Held-out parallel files in {len(counts)} languages, given as the same text. {sample.description}"
-        return SameText(names, counts, reference, origin, tuple(map(gini, zip(*counts.values(), strict=True))))
+        ginis = tuple(tokenizer.languages.get("gini") for tokenizer in sample.tokenizers)
+        return SameText(names, counts, reference_of(counts), origin, ginis)
     names += tuple(f"{one.name} (reference)" for one in numbers.references)
     counts = {sentence.language: sentence.counts for sentence in numbers.sentences if sentence.language in PARALLEL}
     origin = f"The report's own sentence in {len(counts)} languages: a hint, no measurement."
     return SameText(names, counts, "English", origin, numbers.ginis)
-
-
-def is_english(name: str) -> bool:
-    """Return whether a name stands for English.
-
-    >>> [is_english(one) for one in ("en", "eng_Latn", "English", "enm", "sw")]
-    [True, True, True, False, False]
-    """
-    return re.split("[-_.]", name.lower())[0] in ("en", "eng", "english")

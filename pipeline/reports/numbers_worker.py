@@ -17,8 +17,10 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports import numbers
-from pipeline.reports.measure import MeasuredTokenizer, TextMeasures, gini, is_byte_alone, measure, source_names
+from pipeline.reports.formulas import gini
+from pipeline.reports.measure import SampleText, TextMeasures, measure, source_names
 from pipeline.reports.numbers import Cut, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
+from pipeline.reports.record import MeasuredTokenizer, is_byte_alone
 from pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
 from pipeline.run.ids import Roles
 from pipeline.run.patterns import pattern_of
@@ -49,7 +51,7 @@ class NumbersTask:
     compare: tuple[tuple[str, Callable[[], MeasuredTokenizer]], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
     names: Mapping[str, str] = field(default_factory=dict)  # of the sources of files, in place of those of their paths
-    parallel: tuple[str, ...] = ()  # the sources that are the same text in different languages
+    languages: tuple[str, ...] = ()  # the sources that are languages: the same text, if they have as many lines
     hidden_size: int | None = None
     weighted: bool = False  # whether the merges' counts are multiplied by weights
     counters: tuple[tuple[Location, str], ...] = ()  # then those of the text without them, if they are known
@@ -184,26 +186,52 @@ def logarithmic(first: int, last: int) -> list[int]:
 def _sample(
     task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, MeasuredTokenizer]]
 ) -> Sample | None:
-    names = {**source_names([one.path for one in drawn]), **task.names}
+    texts, others = sample_text(model, task.chosen, drawn, task.names, task.languages)
+    if not any(text for _, text in texts.texts):
+        return None
+    measured = measure(named, texts)
+    return Sample(
+        held_out=task.held_out,
+        description=task.description + others,
+        bytes=measured[0].whole.bytes,
+        texts=len(drawn),
+        tokenizers=measured,
+        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
+        parallel=task.languages if texts.same else (),
+        curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
+        first_stage=_first_stage(task.trained, texts.texts),
+    )
+
+
+def sample_text(
+    model: Model,
+    chosen: Sequence[Chosen],
+    drawn: Sequence[Drawn],
+    names: Mapping[str, str],
+    languages: Sequence[str],
+) -> tuple[SampleText, str]:
+    """Return the texts to measure a tokenizer on, without its special tokens, and what differs between languages.
+
+    names: of sources by path, in place of those of their paths. Files of languages are read line by line.
+    """
+    named = {**source_names([one.path for one in drawn]), **names}
     of_text = ((text, id_) for text, id_ in model.vocabulary.special_tokens.items() if id_ in model.special_ids)
     specials = sorted((text for text, _ in of_text), key=len, reverse=True)
     # Special tokens are not words, and other tokenizers have other ones.
     split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
-    texts = [(names[one.path], text) for one in drawn for text in split(one.text) if text]
-    if not texts:
-        return None
-    measured = [measure(one, texts, name) for name, one in named]
-    return Sample(
-        held_out=task.held_out,
-        description=task.description + _other_lines(task, drawn),
-        bytes=measured[0].whole.bytes,
-        texts=len(drawn),
-        tokenizers=tuple(measured),
-        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
-        parallel=task.parallel,
-        curve=_curve(task, texts, measured[0].whole) if task.written_roles is not None else (),
-        first_stage=_first_stage(task.trained, texts),
-    )
+    if not languages:
+        return SampleText([(named[one.path], text) for one in drawn for text in split(one.text) if text]), ""
+    plain = {one.file.path for one in chosen if one.file.format == "text"}
+    texts = [
+        (named[one.path], " ".join(split(text)))
+        for one in drawn
+        for text in (one.text.removesuffix("\n").split("\n") if one.path in plain else [one.text])
+    ]
+    lines = Counter(name for name, _ in texts)
+    same = len({lines[name] for name in languages}) == 1
+    counted = ", ".join(f"{name} {lines[name]:,}" for name in languages)
+    others = "" if same else f" Their lines differ ({counted}): they are no translations of each other."
+    return SampleText(texts, languages, same), others
 
 
 def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str, int]:
@@ -218,15 +246,6 @@ def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str
     return dict(tokens)
 
 
-def _other_lines(task: NumbersTask, drawn: Sequence[Drawn]) -> str:
-    """Say that parallel files have different numbers of lines; empty if they have not."""
-    lines = dict.fromkeys(task.parallel, 0)
-    for one in drawn if lines else ():
-        lines[task.names[one.path]] += len(one.text.splitlines())
-    counted = ", ".join(f"{name} {count:,}" for name, count in lines.items())
-    return f" Their lines differ ({counted}): are they the same text?" if len(set(lines.values())) > 1 else ""
-
-
 def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasures) -> tuple[tuple[int, float], ...]:
     """Encode the sample with the first merges alone, for each usual size up to this one; none with superwords."""
     options = task.trained.options
@@ -237,8 +256,8 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
     for size in sizes:
         encode = measured_model(task.trained.model(size)).encode
         tokens = sum(len(encode(text)) for _, text in texts)
-        points.append((size, round((whole.bytes - (whole.lost or 0)) / max(tokens, 1), 4)))
-    return (*points, (own, round(whole.bytes_per_token or 0, 4))) if points else ()
+        points.append((size, round((whole.bytes - whole.numbers.get("lost", 0)) / max(tokens, 1), 4)))
+    return (*points, (own, round(whole.numbers.get("bytes_per_token", 0), 4))) if points else ()
 
 
 def _sentence(

@@ -33,7 +33,7 @@ def _sizes(numbers: Numbers) -> Figure:
     if (sample := numbers.sample) is not None and (sample.held_out or len(numbers.tokenizers) > 1):
         what = "held-out text" if sample.held_out else "a sample of the corpus"
         measured = [
-            ((size, round(one.whole.bytes_per_token or 0, 4)),)
+            ((size, round(one.whole.numbers.get("bytes_per_token", 0), 4)),)
             for (_, size), one in zip(numbers.tokenizers, sample.tokenizers, strict=True)
         ]
         series.append(Series(f"this tokenizer, {what}", tuple(sample.curve) or measured[0], style=1))
@@ -79,7 +79,7 @@ def _sources(numbers: Numbers) -> Iterator[Figure]:
         return
     names = [source.name for source in sample.tokenizers[0].sources]
     series = tuple(
-        Series(name, tuple((round(source.bytes_per_token or 0, 4), source.name) for source in measures.sources))
+        Series(name, tuple((round(one.numbers.get("bytes_per_token", 0), 4), one.name) for one in measures.sources))
         for (name, _), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)
     )
     x, y = Axis("bytes per token"), Axis(scale="category")

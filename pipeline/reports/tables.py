@@ -1,12 +1,12 @@
 """What the report shows of its numbers: rows, tables and lists, for the text, the page and the model card."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from pipeline.base.units import format_bytes, format_count
 from pipeline.counts.chunk_statistics import CorpusFacts
-from pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
+from pipeline.reports.definitions import NUMBERS, TEXT, Number, reference_of
+from pipeline.reports.measure import FEWEST_SOURCES, Interval, TextMeasures
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
 from pipeline.reports.parts import Items, Note, Part, Table
 from pipeline.reports.tokens import TokenGroup, readable
@@ -31,9 +31,11 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
     return {
         "compared": [*compared, *embedding_tables(numbers), sizes(numbers.merged)],
         "parts": [
+            *language_tables(numbers),
             *parallel_tables(numbers),
             *(sentences_table(numbers), fallback_table(numbers)),
             *([] if sample is None else [*superword_tables(sample), *sample_tables(numbers, sample)]),
+            *([] if sample is None else [all_numbers(numbers, sample), *digit_tables(sample)]),
         ],
         "vocabulary": [special_token_table(numbers), *kinds, scripts],
         "problems": [*problems, losses],
@@ -51,43 +53,69 @@ def sizes(merged: MergeNumbers) -> Table:
     return Table("Bytes per token by size", headers, rows, note, forms={3: ".1%"})
 
 
-_ABOUT_MEASURES = (
-    "A word is a run of letters, marks and digits; tokens per word (fertility) are those that overlap it. "
-    "Rényi efficiency (Zouhar et al. 2023, order 2.5) says how evenly tokens are used. Digit F1 measures consistency: "
-    "1 if all numbers of as many digits are cut in one way, also digit by digit. Whole characters: the share of tokens "
-    "that are valid UTF-8; single bytes: the share that are one byte of a longer character."
+_OF_LANGUAGES = (
+    "fertility",
+    "tokens_per_word",
+    "bytes_per_token",
+    "characters_per_token",
+    "vocabulary_used",
+    "round_trip",
 )
-_MEASURES: tuple[tuple[str, Callable[[TextMeasures], Any], str, int], ...] = (  # header, value, form, better
-    ("bytes", lambda text: text.bytes, "", 0),
-    ("bytes lost", lambda text: text.lost, "", -1),
-    ("tokens", lambda text: text.tokens, "", -1),
-    ("bytes per token", lambda text: text.bytes_per_token, ".3f", 1),
-    ("characters per token", lambda text: text.characters_per_token, ".3f", 1),
-    ("tokens per word", lambda text: text.fertility, ".3f", -1),
-    ("words in one token", lambda text: text.whole, ".1%", 1),
-    ("Rényi efficiency", lambda text: text.renyi, ".3f", 1),
-    ("digit F1 (consistency)", lambda text: text.digit_f1, ".3f", 1),
-    ("whole characters", lambda text: text.integrity, ".1%", 1),
-    ("single bytes", lambda text: text.fallback, ".2%", -1),
+_USUAL = {"lost": 0, "round_trip": 1}  # numbers that are not shown in brief if all have these
+_ABOUT_MEASURES = (
+    "A word is a run of letters, marks and digits. Rényi efficiency (Zouhar et al. 2023) says how evenly tokens are "
+    "used. Digit F1 measures consistency: 1 if all numbers of as many digits are cut in one way, also digit by digit."
 )
 
 
 def _measures(
     title: str, headers: tuple[str, ...], listed: Sequence[tuple[tuple[str | int, ...], TextMeasures]], note: str = ""
 ) -> Table:
-    """A row of leading cells and measures for each tokenizer, source or script."""
-    columns = [column for column in _MEASURES if any(column[1](text) is not None for _, text in listed)]
-    if not any(text.lost for _, text in listed):
-        columns = [column for column in columns if column[0] != "bytes lost"]
+    """A row of leading cells and the brief numbers for each tokenizer, source or script."""
+    found = {name for _, text in listed for name, value in text.numbers.items() if value != _USUAL.get(name)}
+    columns = [number for number in TEXT if number.brief and number.name in found]
     numbered = list(enumerate(columns, len(headers)))
     return Table(
         title,
-        (*headers, *(name for name, *_ in columns)),
-        tuple((*cells, *(value(text) for _, value, *_ in columns)) for cells, text in listed),
+        (*headers, *(number.title for number in columns)),
+        tuple((*cells, *(text.numbers.get(number.name) for number in columns)) for cells, text in listed),
         note,
-        forms={at: form for at, (_, _, form, _) in numbered},
-        better={at: better for at, (*_, better) in numbered if better},
+        forms={at: number.form for at, number in numbered},
+        better={at: number.better for at, number in numbered if number.better},
     )
+
+
+def all_numbers(numbers: Numbers, sample: Sample) -> Table:
+    """Every number that can be said of the sample and the vocabularies, and what a tokenizer differs by."""
+    against = [one.against for one in sample.tokenizers if one.against is not None]
+    listed = [{**one.whole.numbers, **one.languages, **one.vocabulary} for one in sample.tokenizers]
+    rows = [
+        (
+            f"{number.title} ({name})",
+            *(_shown(number, one.get(name)) for one in listed),
+            *(_between(number, one.differences.get(name)) for one in against),
+        )
+        for name, number in NUMBERS.items()
+        if any(name in one for one in listed)
+    ]
+    if against:
+        nsl = NUMBERS["nsl"]
+        ratios = (_shown(nsl, one.nsl.get("")) for one in against)
+        rows.append((f"{nsl.title} (nsl)", "", *ratios, *(_between(nsl, one.interval) for one in against)))
+    names = [name for name, _ in numbers.tokenizers]
+    note = "In brackets the name in JSON and gates; the reference page of numbers defines each."
+    if against:
+        note += " Less: what this tokenizer has less the other one, in 95 % of the samples of the documents, if many."
+    headers = ("number", *names, *(f"less {name}" for name in names[1:]))
+    return Table("All numbers of the sample", headers, tuple(rows), note)
+
+
+def _shown(number: Number, value: float | None) -> str | None:
+    return None if value is None else format(value, number.form)
+
+
+def _between(number: Number, limits: Interval | None) -> str:
+    return "" if limits is None else " to ".join(format(limit, number.form) for limit in limits)
 
 
 def compared_table(numbers: Numbers, sample: Sample) -> Table:
@@ -102,8 +130,8 @@ def superword_tables(sample: Sample) -> list[Table]:
     this, before = sample.tokenizers[0], {"all": sum(sample.first_stage.values()), **sample.first_stage}
     rows = []
     for text in (*this.sources, replace(this.whole, name="all")):
-        times = text.tokens / max(before.get(text.name, 0), 1)
-        rows.append((text.name, text.bytes, (text.bytes_per_token or 0) * times, text.bytes_per_token, times - 1))
+        times, rate = text.tokens / max(before.get(text.name, 0), 1), text.numbers.get("bytes_per_token")
+        rows.append((text.name, text.bytes, (rate or 0) * times, rate, times - 1))
     note = "A source that saves less than others pays: ordinary tokens, some of them its own, would be in their place."
     headers = ("source", "bytes", "bytes per token, first stage", "with superwords", "tokens")
     ordered = (*sorted(rows[:-1], key=lambda row: row[-1]), rows[-1])
@@ -122,7 +150,8 @@ def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
             continue
         if others:
             known = [
-                {text.name: text.bytes_per_token for text in getattr(each, f"{kind}s")} for each in sample.tokenizers
+                {text.name: text.numbers.get("bytes_per_token") for text in getattr(each, f"{kind}s")}
+                for each in sample.tokenizers
             ]
             rows = tuple((text.name, text.bytes, *(each.get(text.name) for each in known)) for text in listed)
             tables.append(_across(f"By {kind}: bytes per token", (kind, "bytes", *names), rows, note, 2, 1))
@@ -150,6 +179,30 @@ def parallel_tables(numbers: Numbers) -> list[Table]:
     headers = ("language", f"times {same.reference}", *same.tokenizers)
     last = ("Gini over the languages", "", *same.ginis)
     return [_across("Tokens of the held-out parallel files", headers, (*rows, last), same.origin, 2, -1)]
+
+
+def language_tables(numbers: Numbers) -> list[Table]:
+    """The languages of held-out files, as this tokenizer cuts them."""
+    if numbers.sample is None or not (costs := numbers.sample.tokenizers[0].costs):
+        return []
+    texts = {text.name: text for text in numbers.sample.tokenizers[0].sources}
+    columns = [NUMBERS[name] for name in _OF_LANGUAGES]
+    reference = reference_of(costs)
+    rows = tuple(
+        (name, *(texts[name].numbers.get(one.name) for one in columns), cost / (costs[reference] or 1))
+        for name, cost in costs.items()
+    )
+    unit = "tokens a line" if numbers.sample.parallel else "tokens a character, for they are no translations"
+    headers = ("language", *(one.title for one in columns), f"times {reference}")
+    forms = {at: one.form for at, one in enumerate(columns, 1)}
+    return [Table("By language", headers, rows, f"Times {reference}: {unit}.", forms)]
+
+
+def digit_tables(sample: Sample) -> list[Table]:
+    """In how many ways this tokenizer cuts numbers, by their digits."""
+    rows = tuple((digits, *cuts) for digits, cuts in sample.tokenizers[0].digits.items())
+    note = "Entropy, in bits: 0 if numbers of as many digits are always cut in one way."
+    return [Table("How numbers are cut", ("digits", "numbers", "ways", "entropy"), rows, note)] if rows else []
 
 
 def sentences_table(numbers: Numbers) -> Table:
@@ -210,6 +263,8 @@ _GROUPS = {
     "partial": ("Part of a character", "Merged bytes that are not valid UTF-8 alone: characters that are rare."),
     "urls": ("Parts of addresses", "URLs and web file names: often a sign of boilerplate."),
     "repeats": ("Long repeats", "A unit of up to four characters, repeated eight times or more."),
+    "long_signs": ("Eight signs or more", "Punctuation and symbols, without a letter or digit."),
+    "long_tokens": ("More than 64 characters", ""),
     "single_source": (
         "From one rare source",
         "In the sample four times or more, all in one source, which is at most a tenth of it.",
@@ -227,7 +282,7 @@ def token_lists(numbers: Numbers) -> tuple[list[Items], list[Items]]:
         groups["single_source"] = sample.single_source
     problems, kinds = (
         [_items(*_GROUPS[name], groups[name]) for name in names if name in groups]
-        for names in (list(_GROUPS)[:7], list(_GROUPS)[7:])
+        for names in (list(_GROUPS)[:9], list(_GROUPS)[9:])
     )
     share = f"{variants.beyond_one / max(numbers.vocabulary.tokens, 1):.1%} of the tokens"
     note = f"With one token for each of {format_count(variants.groups, 'groups')}, {variants.beyond_one:,} fewer."

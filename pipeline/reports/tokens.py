@@ -27,6 +27,7 @@ _TIMES = 8
 # No open repetition of a group: its way back would take hundreds of bytes of memory for each character of a long run.
 _REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1}}}", re.DOTALL)
 _EXAMPLES, _LONGEST, _SHOWN_CHARACTERS = 24, 20, 48
+_LONG = 64  # characters
 _RUN = re.compile(rf"(.)\1{{{_TIMES - 1}}}", re.DOTALL)
 _ESCAPES = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -103,6 +104,8 @@ def vocabulary_numbers(
         "unreachable": unreachable,
         "urls": with_address(texts),
         "repeats": with_repeat(texts),
+        "long_signs": [id_ for id_, text in texts.items() if is_long_signs(text)],
+        "long_tokens": [id_ for id_, text in texts.items() if is_long(text)],
     }
     if uses is not None:
         groups["unused"], parts = unused_tokens(vocabulary, lambda id_: uses.get(id_, 0) > 0)
@@ -192,6 +195,23 @@ def with_repeat(texts: Mapping[int, str]) -> list[int]:
         for id_, text in texts.items()
         if len(text) >= _TIMES and len(text) - len(set(text)) >= _TIMES - 1 and _REPEAT.search(text)
     ]
+
+
+def is_long_signs(text: str) -> bool:
+    """Return whether a text has eight signs or more, and no letter, mark or digit.
+
+    >>> is_long_signs("=" * 8), is_long_signs("-" * 7 + " "), is_long_signs("=" * 9 + "a")
+    (True, False, False)
+    """
+    if len(text) < _TIMES or any(map(str.isalnum, text)):
+        return False
+    categories = Counter(unicodedata.category(character)[0] for character in text)
+    return not {"L", "M", "N"} & categories.keys() and categories["P"] + categories["S"] >= _TIMES
+
+
+def is_long(text: str) -> bool:
+    """Return whether a text has more than 64 characters."""
+    return len(text) > _LONG
 
 
 def variants(texts: Iterable[str]) -> Variants:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pipeline.base.units import format_count
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
-from pipeline.reports.measure import gini
+from pipeline.reports.formulas import gini
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, SentenceTokens, same_text
 from pipeline.reports.result import Advice, prices
 from pipeline.reports.tokens import BROKEN, script_of_character
@@ -53,11 +53,12 @@ def _rate(numbers: Numbers) -> str:
     words = [f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"]
     if numbers.sample is not None and len(numbers.tokenizers) > 1:
         mine, *theirs = (tokenizer.whole for tokenizer in numbers.sample.tokenizers)
-        kept = [1 - Fraction(one.lost or 0, max(one.bytes, 1)) for one in (mine, *theirs)]  # each of its own bytes
+        lost = [int(one.numbers.get("lost", 0)) for one in (mine, *theirs)]
+        kept = [1 - Fraction(one, max(text.bytes, 1)) for one, text in zip(lost, (mine, *theirs), strict=True)]
         compared = " and ".join(
             _against(mine.tokens * share, one.tokens * kept[0], *named)
-            + (f", for what {named[0]} keeps: it loses {one.lost:,} bytes" if one.lost else "")
-            for one, share, named in zip(theirs, kept[1:], numbers.tokenizers[1:], strict=True)
+            + (f", for what {named[0]} keeps: it loses {bytes_lost:,} bytes" if bytes_lost else "")
+            for one, share, bytes_lost, named in zip(theirs, kept[1:], lost[1:], numbers.tokenizers[1:], strict=True)
         )
         words.append(f"on the sample {compared}")
     if numbers.references and (sentences := sentences_of_corpus(numbers)):

@@ -13,8 +13,8 @@ from command import refused, run, succeeded
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
 from pipeline.reports.compared import cached, cached_or_reference, load_compared
-from pipeline.reports.measure import MeasuredTokenizer, bytes_lost
 from pipeline.reports.numbers import REFERENCES
+from pipeline.reports.record import MeasuredTokenizer, bytes_lost
 
 
 def test_cached_name_is_compared_and_others_are_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -128,7 +128,7 @@ def test_a_tokenizer_gets_no_credit_for_lost_white_space(tmp_path: Path, monkeyp
     monkeypatch.setattr("pipeline.commands.report_again.load_compared", _load_lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
-    found = [(one["whole"]["lost"], one["whole"]["bytes_per_token"]) for one in (own, other)]
+    found = [(one["whole"]["numbers"]["lost"], one["whole"]["numbers"]["bytes_per_token"]) for one in (own, other)]
     assert found == [(0, 1), (5000, 1)]
     shown = (tmp_path / "run" / "report.txt").read_text()
     assert "on the sample as many tokens as a.txt, 256 tokens, for what a.txt keeps: it loses 5,000 bytes" in shown

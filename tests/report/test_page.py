@@ -131,7 +131,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
         points = [(one["x"], one["y"]) for one in curve["data"][3:]]
         sizes = [size for _, size in numbers["tokenizers"]]
         assert points == [
-            ([size], [round(one["bytes_per_token"], 4)]) for size, one in zip(sizes, measured, strict=True)
+            ([size], [round(one["numbers"]["bytes_per_token"], 4)]) for size, one in zip(sizes, measured, strict=True)
         ]
     succeeded(run("report", copied, "--output", tmp_path / "page.html"))
     assert numbers_of(tmp_path, "page.json")["sample"]["held_out"] is False
@@ -141,7 +141,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
 @pytest.mark.slow
 def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    texts = {"sw": "lower lower привет\n" * 9, "en": "the low lower\n" * 9, "zh": "東京 low\n" * 8}
+    texts = {"sw": "lower lower привет\n" * 9, "en": "the low lower\n" * 9, "zh": "東京 low\n" * 9}
     for name, text in texts.items():
         (tmp_path / f"dev.{name}").write_text(text)
     parallel, figures = [f"{name}={tmp_path}/dev.{name}" for name in texts], tmp_path / "figures"
@@ -149,8 +149,8 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     succeeded(run("report", copied, *words))
     sample, tokenizer = numbers_of(copied)["sample"], pipeline.load(copied)
     assert sample["parallel"] == list(texts)
-    assert "Their lines differ (sw 9, en 9, zh 8)" in sample["description"]
-    tokens = {name: len(tokenizer.encode_ordinary(text)) for name, text in texts.items()}
+    tokens = {name: sum(map(len, map(tokenizer.encode_ordinary, text.splitlines()))) for name, text in texts.items()}
+    assert sample["tokenizers"][0]["costs"] == {name: count / 9 for name, count in tokens.items()}
     rows = list(csv.reader((figures / "languages.csv").read_text().splitlines()))
     assert rows[0] == ["series", "tokens relative to en", "y", "text"]
     found = {(name, language): float(ratio) for name, ratio, language, _ in rows[1:]}
@@ -168,6 +168,19 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert "<h3>Verdict</h3>" in shown
     assert shown.count("data:image/svg+xml") == 6
     assert "a label twice" in refused(run("report", copied, "--compare", f"x={copied}", f"x={copied}"), 2)
+
+
+def test_languages_without_the_same_text_cost_tokens_a_character(copied: Path, tmp_path: Path) -> None:
+    texts = {"sw": "lower lower привет\n" * 9, "en": "the low lower\n" * 8}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    sample = pipeline.report(copied, held_out=[f"{name}={tmp_path / name}" for name in texts]).numbers.sample
+    assert sample.parallel == ()
+    assert "Their lines differ (sw 9, en 8): they are no translations of each other." in sample.description
+    encode, measured = pipeline.load(copied).encode_ordinary, sample.tokenizers[0]
+    lines = {name: text.splitlines()[0] for name, text in texts.items()}
+    assert measured.costs == pytest.approx({name: len(encode(line)) / len(line) for name, line in lines.items()})
+    assert measured.languages["worst"] == pytest.approx(max(measured.costs.values()) / measured.costs["en"])
 
 
 def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_path: Path) -> None:

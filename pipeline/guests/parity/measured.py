@@ -10,9 +10,9 @@ from pipeline.executors import Executor
 from pipeline.guests.parity.parity_worker import LANGUAGE, ByMerges, MeasureTask, Parity, measure
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import LEAST_COUNT
+from pipeline.reports.definitions import reference_of
 from pipeline.reports.figure import Axis, Figure, Series
-from pipeline.reports.measure import gini
-from pipeline.reports.numbers import is_english
+from pipeline.reports.formulas import gini
 from pipeline.reports.parts import Table
 from pipeline.reports.result import Advice
 from pipeline.reports.summary import Section
@@ -74,7 +74,7 @@ class Measured:
         """Say how the same text and plain merges compare, as far as they are known."""
         tokens, found = [own for _, own in self.sizes], list[str]()
         if self.parity.dev and len(tokens) > 1:
-            reference = next(filter(is_english, self.names), self.names[0])
+            reference = reference_of(self.names)
             base = max(tokens[self.names.index(reference)], 1)
             listed = sorted(((own / base, name) for name, own in zip(self.names, tokens, strict=True)), reverse=True)
             shown = ", ".join(f"{name} {times:.2f}" for times, name in listed if name != reference)
