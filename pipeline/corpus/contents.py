@@ -48,6 +48,7 @@ _TABLE = re.compile(r"\.[ct]sv(\.\w+)?$", re.IGNORECASE)
 _DELIMITER = re.compile(b"[,;\t|]")
 _USUAL_FIELD = "text"
 _ARRAY = re.compile(rb'\s*\[\s*\{\s*"')
+_NEXT_OBJECT = re.compile(rb"\}[ \t\r]*\n\s*\{")  # if most lines are objects, two of them are neighbours
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
 
 
@@ -121,7 +122,7 @@ def object_lines(block: bytes) -> tuple[int, int]:
 
 def _has_objects(block: bytes) -> bool:
     """Return, in a short time, whether a block begins with an object, or a line behind one does."""
-    return begins_with_object(block) or b"}\n{" in block or b"}\r\n{" in block
+    return begins_with_object(block) or _NEXT_OBJECT.search(block) is not None
 
 
 def begins_with_object(block: bytes) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from chunk_tasks import EOT, count
 from command import refused, run, succeeded
 from corpus_files import zstd
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import pipeline
@@ -212,6 +212,7 @@ def test_what_is_likely_no_text_is_warned_of_and_fails_on_loss(command: tuple[ob
         pipeline.encode_files("part_ab", tokenizer="tiny")
 
 
+@example(["text", '{"a": 1}', " {x} ", '{"a": 1}'])
 @given(st.lists(st.sampled_from(['{"a": 1}', "{}", " {x} ", "text", "", "{", "}", "a}", "{ 1, 2 },"]), max_size=12))
 def test_lines_like_objects_are_counted_as_a_simple_count_has_them(texts: list[str]) -> None:
     lines = [line.strip() for line in texts if line.strip()]

