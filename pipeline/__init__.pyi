@@ -265,7 +265,11 @@ def extend(
     output: AnyPath | None = ...,
     min_frequency: int | str | None = ...,
     whole_characters: bool = ...,
+    superword_pattern: str | None = ...,
+    superword_words: int | str = ...,
+    superword_colon: bool = ...,
     added_special_tokens: str | Sequence[str] = ...,
+    part: str | None = ...,
 ) -> Extended: ...
 
 def import_counts(
@@ -636,6 +640,10 @@ def train_parity(
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
     stop_at_saving: float | str | None = ...,
+    superwords_from: int | str | None = ...,
+    superword_pattern: str = ...,
+    superword_words: int | str = ...,
+    superword_colon: bool = ...,
     temperature: int | float | str | None = ...,
     shares: Mapping[str, float | str] | None = ...,
     window: int | str = ...,

@@ -69,7 +69,7 @@ def run_combine(
         fingerprint(sorted([part.counts, *part.weight] for part in mixed)),
         " + ".join(f"{run.directory} x {part.shown_weight}" for run, part in zip(runs, mixed, strict=True)),
         mixed,
-        counted=_not_combined(runs, mixed),
+        counted=not_combined(runs, mixed),
         weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
         mixture=mixture.named(list(map(str, locations))) if mixture is not None and str(mixture) else None,
     )
@@ -200,7 +200,7 @@ def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fr
         raise UsageError(f"--weight: expected {error}") from None
 
 
-def _not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weighted, ...]:
+def not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weighted, ...]:
     """Return the runs of which these were combined, if any was, each with the product of its weights."""
     if all(run.manifest.source is None or not run.manifest.source.parts for run in runs):
         return ()

@@ -36,7 +36,7 @@ def run_merge(
     location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory, or in the output from a copy of them; reads no corpus."""
-    requested = make_options(TrainOptions, given)
+    requested, origin = make_options(TrainOptions, given), location
     output = requested.output
     if output is not None and not same_location(output, location):
         if is_weighted(requested):
@@ -49,7 +49,7 @@ def run_merge(
             check_before_work(options, lambda _: None)
             refuse_without_texts(options, run.manifest.source)
         location = copy_counts(location, given, executor, listener)
-    with open_merging(location, given, executor, listener) as (runner, run, counted, options, replaced):
+    with open_merging(location, given, executor, listener, origin) as (runner, run, counted, options, replaced):
         return merge_and_export(runner, run, counted, options, replaced)
 
 
@@ -73,9 +73,16 @@ def count_again_in_part(
 
 @contextmanager
 def open_merging(
-    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+    location: Location,
+    given: Mapping[str, Any],
+    executor: Executor,
+    listener: Listener,
+    origin: Location | None = None,
 ) -> Iterator[tuple[Runner, Run, Counted, TrainOptions, dict[str, Ids | None]]]:
-    """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
+    """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked.
+
+    origin: the run whose counts it has, perhaps itself: merges that it has are the first stage of superwords.
+    """
     run = manifest.require(location)
     requested = make_options(TrainOptions, given)
     _refuse_unfit_run(run, requested, given)
@@ -98,6 +105,10 @@ def open_merging(
         before = run.manifest
         if is_other := new.weights != before.weights:
             counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
+        if origin is not None and options.first_stage is not None:
+            own = replace(run, manifest=_with_weights_of(before, new))
+            known = own if same_location(origin, location) else manifest.require(origin)
+            merge.take_first_stage(runner, known, own, options)
         if options.overwrite:
             run = manifest.remove_results(run)
         run = replace(run, manifest=_with_weights_of(run.manifest, new))

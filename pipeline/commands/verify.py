@@ -19,7 +19,7 @@ from pipeline.base.units import format_count
 from pipeline.counts.counted import counter_of
 from pipeline.executors import Executor
 from pipeline.merges import forecast, merge, replay_worker
-from pipeline.merges.chooser import Chooser
+from pipeline.merges.merge import Learning
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage
 from pipeline.merges.replay_worker import ReplayTask, SumTask
@@ -98,29 +98,28 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
 
 def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
     """Replay every merge by a plain implementation; returns the merge list."""
-    options = run.manifest.options_of()
-    chooser: Chooser | None = run.manifest.chooser
-    if chooser is not None:
-        learned, verified["merges"] = chooser.verify(runner, run)
-        return learned
-    learning, budget_bytes = merge.learning_of(run, options), runner.reserve().bytes
-    task = ReplayTask(*run.counter, *learning.merges, MergeRules.of(options), budget_bytes)
+    options, budget_bytes = run.manifest.options_of(), runner.reserve().bytes
+    learning = merge.learning_of(run, options)
     if options.first_stage is None:
-        return _replay(runner, task, verified, "merges")
-    stage, coarse = FirstStage(*learning.first, options.first_stage - 256), manifest.require(run.coarse_location)
-    of_first = replace(task, merges=stage.path, fingerprint=stage.fingerprint)
-    first = _replay(runner, of_first, verified, "first stage")
+        return _verify_stage(runner, run, learning, verified, "merges")
+    first = _verify_stage(runner, run, learning.of_first, verified, "first stage")
+    coarse = manifest.require(run.coarse_location)
     of_coarse: dict[str, str] = {}
     _verify_counters(runner, coarse, of_coarse)
     verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
-    task = replace(
-        task,
-        counter=coarse.counter_path,
-        counter_fingerprint=coarse.manifest.counter_fingerprint(),
-        rules=MergeRules.of_superwords(options, learning.scale),
-        first=replace(stage, merges=min(stage.merges, len(first))),
-    )
+    stage = FirstStage(*learning.first, min(options.first_stage - 256, len(first)))
+    rules = MergeRules.of_superwords(options, learning.scale)
+    task = ReplayTask(*coarse.counter, *learning.merges, rules, budget_bytes, stage)
     return _replay(runner, task, verified, "merges")
+
+
+def _verify_stage(runner: Runner, run: Run, learning: Learning, verified: dict[str, str], name: str) -> MergeList:
+    """Replay the merges of pieces, or ask who chose them; returns their list."""
+    if learning.chooser is not None:
+        merges, verified[name] = learning.chooser.verify(runner, run, learning)
+        return merges
+    rules = MergeRules.of(run.manifest.options_of())
+    return _replay(runner, ReplayTask(*run.counter, *learning.merges, rules, runner.reserve().bytes), verified, name)
 
 
 def _replay(runner: Runner, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:

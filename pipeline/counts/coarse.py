@@ -25,7 +25,7 @@ from pipeline.run.patterns import coarse_pattern, slowness
 from pipeline.run.plan import Plan, dependencies_of, list_corpus
 from pipeline.run.runner import OF_SUPERWORDS, Runner
 from pipeline.run.source import Source, Weighted
-from pipeline.storage import named
+from pipeline.storage import absolute, named
 from pipeline.storage.atomic import make_directory
 
 
@@ -38,7 +38,7 @@ def refuse_without_texts(options: TrainOptions, source: Source | None) -> None:
         return
     remedy = "combine the runs again" if source.kind == RUNS else "train from the files themselves"
     raise UsageError(
-        f"--superwords-from needs the texts for a second count, and the counts come from {source.description}: {remedy}"
+        f"superwords need the texts for a second count, and the counts come from {source.description}: {remedy}"
     )
 
 
@@ -47,8 +47,8 @@ def _counted_from_texts(weighted: Weighted) -> Run:
     run = manifest.require(named(weighted.run))
     if run.manifest.source is not None:
         raise UsageError(
-            "--superwords-from needs the texts for a second count, and the counts of "
-            f"{run.directory} come from {run.manifest.source.description}: combine runs that were counted from files"
+            "superwords need the texts for a second count, and the counts of "
+            f"{run.directory} come from {run.manifest.source.description}: take runs that were counted from files"
         )
     _refuse_weights(run)
     if run.manifest.counter_fingerprint() != weighted.counts:
@@ -59,7 +59,7 @@ def _counted_from_texts(weighted: Weighted) -> Run:
 def _refuse_weights(run: Run) -> None:
     if run.manifest.weights:
         raise UsageError(
-            f"--superwords-from counts the text a second time, without the weights of {run.directory}: count each "
+            f"superwords count the text a second time, without the weights of {run.directory}: count each "
             "input in a run of its own, and `combine` these runs with --weight"
         )
 
@@ -86,7 +86,8 @@ def _warn_of_misfit(runner: Runner, counted: Counted, pattern: CompiledPattern) 
     if share:
         runner.warn(
             f"--superword-pattern would cut pieces of --pattern apart, {share:.2%} of the different ones, such as "
-            f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits"
+            f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits, or a "
+            "--superword-pattern of your own"
         )
 
 
@@ -95,18 +96,21 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
 
     These are multiplied by the number that makes all of them whole: nothing is rounded.
     """
-    counters, weights, statistics = [], {}, ChunkStatistics()
+    counters, weights, statistics, parts = [], {}, ChunkStatistics(), list[Weighted]()
     with contextlib.ExitStack() as locks:
         for one in mixed.parts:
             part = _counted_from_texts(one)
             locks.enter_context(part.directory.locked())
             coarse, counted = _count_coarse(runner, part, pattern, options)
             counters.append(coarse.counter)
-            weights[coarse.counter_path] = (one.weight[0] * mixed.scale // one.weight[1], 1)
+            weight = (one.weight[0] * mixed.scale // one.weight[1], 1)
+            weights[coarse.counter_path] = weight
+            parts.append(Weighted(absolute(coarse.directory.location), coarse.counter[1], weight))
             statistics += counted.statistics
         digest = fingerprint(sorted([mark, weights[path]] for path, mark in counters))
-        described = f"the second counts of {mixed.description}"
-        settings = replace(coarse.manifest, plan=Plan(), source=Source(RUNS, digest, described))
+        described, is_weighted = f"the second counts of {mixed.description}", {*weights.values()} != {(1, 1)}
+        source = Source(RUNS, digest, described, tuple(parts), weighted=is_weighted)
+        settings = replace(coarse.manifest, plan=Plan(), source=source)
         coarse = Run(Directory(run.coarse_location, RUN), settings)
         if manifest.load_undamaged(run.coarse_location) != coarse:
             coarse = replace_run(coarse, keep=[])

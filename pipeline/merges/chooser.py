@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from pipeline.run.options import Values
 
 if TYPE_CHECKING:  # `info` asks choosers, too, and merges nothing
+    from pipeline.merges.merge import Learning
     from pipeline.merges.merge_list import MergeList
     from pipeline.merges.merge_worker import Learner
     from pipeline.run.manifest import Run
@@ -25,8 +26,11 @@ class Chooser(Protocol):
     def learner(self) -> "Learner":
         """Return what a worker learns the merges with."""
 
-    def verify(self, runner: "Runner", run: "Run") -> "tuple[MergeList, str]":
-        """Return the stored merge list and what was verified of it; `RunDirectoryError` if it is wrong."""
+    def verify(self, runner: "Runner", run: "Run", learning: "Learning") -> "tuple[MergeList, str]":
+        """Return the stored list that was learned so, and what was verified of it; `RunDirectoryError` if it is wrong.
+
+        With superwords it is that of their first stage.
+        """
 
     def info(self) -> dict[str, Any]:
         """Return the facts that `info` adds to those of the run."""

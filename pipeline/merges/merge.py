@@ -17,24 +17,34 @@ from pipeline.merges.chooser import Chooser
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import FirstStage, MergeTask
 from pipeline.merges.rules import MergeRules
+from pipeline.run import manifest
 from pipeline.run.directory import MERGES_SO_FAR, fingerprint
 from pipeline.run.manifest import Run
 from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import coarse_pattern, cut_by
 from pipeline.run.runner import OF_SUPERWORDS, Runner, Stage
 from pipeline.storage import Location, existing, remove
+from pipeline.storage.atomic import make_directory
 
 STAGE = "merging"
 
 
 @dataclass(frozen=True)
 class Learning:
-    """What of a run its merges are learned with: where lists are stored, each with its fingerprint, and who chooses."""
+    """What of a run its merges are learned with: where lists are stored, each with its fingerprint, and who chooses.
+
+    The chooser chooses the merges of pieces; those of coarse pieces are chosen by their counts.
+    """
 
     merges: tuple[Location, str]
     first: tuple[Location, str]  # of the first stage of superwords
     chooser: Chooser | None = None
     scale: int = 1  # of coarse counts, which are scaled where runs are mixed
+
+    @property
+    def of_first(self) -> "Learning":
+        """What the first stage of superwords is learned with."""
+        return replace(self, merges=self.first)
 
 
 def learning_of(run: Run, options: TrainOptions) -> Learning:
@@ -81,7 +91,7 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
         return _learn_task(runner, task_of(runner, learning, counted, options))
     assert options.first_stage is not None, "it was counted again"
     stage = FirstStage(*learning.first, options.first_stage - 256)
-    task = task_of(runner, replace(learning, merges=learning.first), counted, options)
+    task = task_of(runner, learning.of_first, counted, options)
     task = replace(task, merges=min(stage.merges, task.merges))
     first = _learn_task(runner, task).first(task.merges)
     if len(first) < task.merges:
@@ -90,7 +100,7 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
             "--superwords-from: superwords are learned from there on"
         )
     task = replace(
-        task_of(runner, learning, counted.coarse, options),
+        task_of(runner, replace(learning, chooser=None), counted.coarse, options),
         rules=MergeRules.of_superwords(options, learning.scale),
         first=replace(stage, merges=len(first)),
     )
@@ -102,6 +112,16 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
             f"{first.bytes + first.left_out_bytes:,}: the corpus changed between them; start again with --overwrite"
         )
     return learned
+
+
+def take_first_stage(runner: Runner, origin: Run, run: Run, options: TrainOptions) -> None:
+    """Take the first stage of a run's superwords from the merges of another one with the same counts, or its own."""
+    merging = manifest.merging_of(options)
+    known, own = (replace(one, manifest=replace(one.manifest, merging=merging)) for one in (origin, run))
+    if any(existing([origin.merges_path])):
+        make_directory(run.coarse_location)
+        first = origin.merges_path, known.manifest.first_stage_fingerprint()
+        runner.executor.one(merge_worker.copy, (first, learning_of(own, options).first))
 
 
 def _learn_task(runner: Runner, task: MergeTask) -> MergeList:

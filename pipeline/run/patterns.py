@@ -23,7 +23,7 @@ def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
     evened = options.temperature not in (None, "1") or options.shares
     if evened or any(weight != "1" for weight in options.weights or ()):
         raise UsageError(
-            "--superwords-from counts the text a second time, without weights of inputs: count each input in a run of "
+            "superwords count the text a second time, without weights of inputs: count each input in a run of "
             "its own, and `combine` these runs with --weight"
         )
     preset = superword_presets().get(options.superword_pattern)

@@ -210,6 +210,39 @@ def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_
     assert "--superwords-from 350, not 450" in refused(run("merge", output, "--superwords-from", 450), 1)
 
 
+@pytest.mark.parametrize("seed", range(100 if FULL else 2))
+@pytest.mark.filterwarnings("ignore:tokenizers 1.0", "ignore:the vocabulary is smaller")
+def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_a_run(seed: int, tmp_path: Path) -> None:
+    first, documents = 256 + 20 + seed % 50, [*DOCUMENTS, peers.generated_text(seed, 60), "of the end: of the day " * 5]
+    (tmp_path / "a.txt").write_text(EOT.join(documents), newline="")
+    given = {"min_frequency": 2, "workers": 1, "output": tmp_path / "run"}
+    plain = pipeline.train(tmp_path / "a.txt", vocab_size=first + 1, pattern="superbpe", **given)
+    base = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
+    words = {"superwords_from": first, "superword_words": "none", "superword_colon": True}
+    given |= {"vocab_size": first + 41, "overwrite": True}
+    [found] = pipeline.merge_run(given["output"], **words, **given).values()
+    expression = superword_presets()["superbpe"].expression
+    expected = peers.resumed_merges(base, documents, expression, 40, min_frequency=2)
+    assert found.merges[: len(plain.merges)] == plain.merges
+    assert [(token_to_text(a), token_to_text(b)) for a, b in found.merges[len(plain.merges) :]] == expected[:40]
+
+
+@pytest.mark.parametrize("words", [["--overwrite"], ["--output"]])
+def test_merges_that_a_run_has_are_the_first_stage(words: list[Any], corpus: Path, tmp_path: Path) -> None:
+    plain, output = (
+        pipeline.train(corpus, output=tmp_path / "run", vocab_size=500, pattern="superbpe"),
+        tmp_path / "run",
+    )
+    if words == ["--output"]:
+        output = tmp_path / "other"
+        words = ["--output", output]
+    asked = ["merge", tmp_path / "run", "--vocab-size", 500, "--superwords-from", 400]
+    assert stages(*asked, *words) == {"counting superwords", "merging superwords"}
+    assert pipeline.load(output).merges[:144] == plain.merges[:144]
+    assert "merges" in pipeline.verify_run(output)
+    assert "merging" in stages(*asked, "--min-frequency", 3, "--output", output, "--overwrite")
+
+
 def test_a_second_count_is_removed_and_a_corpus_that_changed_not_read(short: Path, tmp_path: Path) -> None:
     options = ["--output", tmp_path / "run", "--vocab-size", 270, "--quiet"]
     succeeded(run("train", short, "--superwords-from", 260, *options))
@@ -257,8 +290,8 @@ def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
     counts = pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
     mixed = pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
     for reason, act, source in (
-        ("needs the texts for a second count", pipeline.merge_run, counts),
-        ("combine runs that were counted from files", pipeline.merge_run, mixed),
+        ("need the texts for a second count", pipeline.merge_run, counts),
+        ("take runs that were counted from files", pipeline.merge_run, mixed),
         ("come from an iterator", pipeline.train_from_iterator, DOCUMENTS),
     ):
         with pytest.raises(UsageError, match=reason):

@@ -50,8 +50,8 @@ _FROM_HERE = re.compile(r"<!-- from here: ([^>]+) -->")
 _QUOTED = re.compile(r"'[^']*'|\\\n")  # what a shell takes as it is, and a line that is continued
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
-    r"^(?:counting|combining|merging|encoding(?: pieces)?|ordering documents|writing shards|reading|importing|"
-    r"replaying|joining|pruning|measuring|checking \S+ [\d.]+\w*): "
+    r"^(?:(?:counting|combining|merging)(?: superwords)?|encoding(?: pieces)?|ordering documents|writing shards|"
+    r"reading|importing|replaying|joining|pruning|measuring|checking \S+ [\d.]+\w*): "
 )
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),

@@ -32,11 +32,13 @@ def extend(session: Session) -> Any:
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
     All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
+    With --superword-pattern, new tokens may span several words.
 
     \b
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 50000 --dry-run
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
+    bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --superword-pattern superbpe --output gpt2-super
 
     >>> pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")]).save("base")
     >>> run = pipeline.import_counts({"lowlow": 3, "low": 9}, special_tokens=[], output="runs/a")
@@ -58,8 +60,12 @@ def extend(session: Session) -> Any:
     from pipeline.guests.adapt import extend
 
     options = session.options
-    new = {name: getattr(options, name) for name in ("add", "first_id", "stop_at_saving", "dry_run")}
+    new = {name: getattr(options, name) for name in ("add", "first_id", "stop_at_saving", "dry_run", "part")}
     change = extend.change_of(options.base, options.run, new, options)
+    if options.part is not None:
+        return extend.run_part(change, options, options.part, session.executor, session.listener), None
+    if options.superword_pattern is not None:
+        change = extend.with_second_count(change, options, session.executor, session.listener)
     if not options.dry_run:
         extended = extend.run_extend(change, options, session.executor, session.listener)
         return extend.result_of(extended, options.output), extended

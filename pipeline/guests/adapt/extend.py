@@ -12,7 +12,9 @@ from pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.commands.like import require_extendable
+from pipeline.commands.merge import count_again_in_part
 from pipeline.counts.as_text import bounds
+from pipeline.counts.coarse import count_again, refuse_without_texts
 from pipeline.counts.counted import require_counted, text_counters
 from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import tokens_by_merges
@@ -31,17 +33,21 @@ from pipeline.merges.merge import STAGE
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.figure_files import require_figures, write_figures
 from pipeline.reports.result import Facts
+from pipeline.reports.summary import Summary
 from pipeline.run import manifest
+from pipeline.run.directory import COARSE
+from pipeline.run.make_options import make_options
 from pipeline.run.manifest import IMPORTED, Run
 from pipeline.run.open_run import rules_of
-from pipeline.run.options import flag_of
-from pipeline.run.patterns import cut_by
-from pipeline.run.runner import Advance, Runner, watched
+from pipeline.run.options import RECORDS, TrainOptions, flag_of
+from pipeline.run.patterns import coarse_pattern, cut_by
+from pipeline.run.runner import Advance, Runner, opened, watched
 from pipeline.run.source import Source
 from pipeline.run.values import argument, parse_share
 from pipeline.storage import Location, location
 from pipeline.storage.atomic import single_output, write_whole
 from pipeline.tokenizer.added import news_of, with_added
+from pipeline.tokenizer.export import limits_of
 from pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from pipeline.tokenizer.formats.changed import require_listed, write_changed
 from pipeline.tokenizer.formats.files import load_model
@@ -49,6 +55,7 @@ from pipeline.tokenizer.model import Model
 from pipeline.tokenizer.tokenizer import Tokenizer
 
 ENCODING = "encoding pieces"
+_SUPERWORDS = ("superword_pattern", "superword_words", "superword_colon")
 _MOST_NEW = 64_000  # where a saving chooses
 _CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version", "text": "the text"}
 
@@ -124,9 +131,15 @@ def extended_of(done: tuple[Facts, Extended]) -> Extended:
 
 def run_extend(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Extended:
     """Learn, write the tokenizer's directory, and return what was added."""
-    with changing(change, options, executor, listener, _require_same_cutting) as (runner, directory):
+
+    def check(runner: Runner, model: Model, run: Run) -> None:
+        _require_same_cutting(runner, _cutting(model, change.asked), run)
+
+    with changing(change, options, executor, listener, check) as (runner, directory):
         learned, written = make_extended(runner, change, directory)
         last_pair = _last_pair(runner, change.counts, written, learned)
+        for limit in limits_of(written, ("hf",)):
+            runner.warn(limit)
     stopped = learned.chosen or "as many as were asked for"
     if not learned.chosen and len(learned.new) < (wanted := change.asked["add"]):
         least = change.asked["min_frequency"]
@@ -141,10 +154,45 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     return Extended(tokenizer, learned.new, again, *how)
 
 
+def _of_second_count(model: Model, asked: Mapping[str, Any], run: Run) -> TrainOptions:
+    """Return the options of the second count of a run: all ordinary tokens of the base are its first stage."""
+    counting = {**run.manifest.counting, "superwords_from": len(model.vocabulary.tokens)}
+    return make_options(TrainOptions, counting | {name: asked[name] for name in _SUPERWORDS})
+
+
+def _cutting(model: Model, asked: Mapping[str, Any]) -> Model:
+    """Return the model with the pattern of its superwords, if they are asked for."""
+    if asked.get("superword_pattern") is None:
+        return model
+    options = {"superwords_from": len(model.vocabulary.tokens), "superword_pattern": asked["superword_pattern"]}
+    pattern = coarse_pattern(make_options(TrainOptions, options))
+    return model if pattern is None else replace(model, pattern=pattern)
+
+
+def with_second_count(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Change:
+    """Return the change by the second count of its run, after counting what is missing of it."""
+    run, counting = change.counts, _of_second_count(change.model, change.asked, change.counts)
+    work = {name: getattr(options, name) for name in ("workers", "memory_limit")}
+    counting = replace(counting, output=run.directory.location, **work)
+    with opened(counting, executor, listener) as (runner, directory), runner.logged(directory, counting, lambda: None):
+        _require_same_cutting(runner, change.model, run)
+        count_again(runner, run, require_counted(run, executor), counting)
+    return replace(change, run=manifest.require(run.coarse_location))
+
+
+def run_part(change: Change, options: ExtendOptions, part: str, executor: Executor, listener: Listener) -> Summary:
+    """Do a part of the second count."""
+    if options.superword_pattern is None:
+        raise UsageError("--part is for the second count of superwords: give --superword-pattern")
+    given = {name: getattr(options, name) for name in (*_SUPERWORDS, "workers", "memory_limit")}
+    given |= {"superwords_from": len(change.model.vocabulary.tokens), "part": part}
+    return count_again_in_part(change.counts.directory.location, given, executor, listener)
+
+
 def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Savings:
     """Learn, write nothing, and return how many tokens each number of new ones saves."""
     with watched(options, executor, listener) as runner:
-        _require_same_cutting(runner, change.model, change.counts)
+        _require_same_cutting(runner, _cutting(change.model, change.asked), change.counts)
         learned, marked = _learned(runner, change)
         saving = change.asked["stop_at_saving"]
         missing = runner.warn if saving is None else _refuse
@@ -178,7 +226,8 @@ def _tokens_by_name(
     for mixed in source.mixed if source else ():
         try:
             part = manifest.require(location(mixed.run))
-            name = part.directory.location.name
+            home = part.directory.location
+            name = (home.parent if home.name == COARSE else home).name
             task = part.counter_path, mixed.counts, model, numbers
             by_name[mixed.run if name in by_name else name] = runner.executor.one(tokens_by_merges, task)
         except PipelineError as error:
@@ -205,15 +254,19 @@ def _last_pair(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
 def change_of(base: Location, location: Location, new: Mapping[str, object], options: ExtendOptions) -> Change:
     """Return what is asked for; `UsageError` if it is not possible, before anything is written.
 
-    new: `add`, `first_id` and `stop_at_saving`, as given, and whether it is a `dry_run`.
+    new: `add`, `first_id` and `stop_at_saving`, as given, and whether it is a `dry_run` or a `part`.
     """
-    if options.output is None and not new.get("dry_run"):
+    if options.output is None and not new.get("dry_run") and not new.get("part"):
         raise UsageError("extend needs --output, a directory for the extended tokenizer")
     share = new["stop_at_saving"]
     if share is not None:
         share = argument(flag_of("stop_at_saving"), share, parse_share)
     if new["add"] is None and share is None:
         raise UsageError("extend needs --add, the number of new tokens, or --stop-at-saving, which chooses it")
+    if options.superword_pattern is None:
+        for name in _SUPERWORDS[1:]:
+            if getattr(options, name) != RECORDS[name].default:
+                raise UsageError(f"{flag_of(name)} means nothing without --superword-pattern: give both, or neither")
     model, run = load_model(base), manifest.require(location)
     asked: dict[str, Any] = {
         "add": _MOST_NEW if new["add"] is None else whole_number("add", new["add"]),
@@ -221,7 +274,10 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
         "stop_at_saving": share,
         "special_tokens": list(options.added_special_tokens),
         **_rules(options, run.manifest.source),
+        **{name: getattr(options, name) for name in _SUPERWORDS[: 1 if options.superword_pattern is None else None]},
     }
+    if options.superword_pattern is not None:
+        refuse_without_texts(_of_second_count(model, asked, run), run.manifest.source)
     require_extendable(model)
     require_listed(base, model)
     marked, _ = _marked(model, asked)
@@ -234,14 +290,16 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
 def _rules(options: ExtendOptions, source: Source | None) -> dict[str, Any]:
     """Return the rules of merging by name; by default a pair occurs twice in text, once in counts of another kind."""
     imported = source is not None and source.kind == IMPORTED
-    rules = MergeRules.of(replace(options, min_frequency=options.min_frequency or (1 if imported else 2)))
+    scale = source.scale if source is not None and options.superword_pattern is not None else 1
+    least = scale * (options.min_frequency or (1 if imported else 2))
+    rules = MergeRules.of(replace(options, min_frequency=least))
     return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 
 
 def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
-    """Return the model with the special tokens that are added, and what is asked for of the ids after them."""
+    """Return the model with the special tokens that are added, cutting as is asked, and what of the ids after them."""
     first = asked["first_id"]
-    marked = with_added(model, asked["special_tokens"], reserved=True, first_id=first)
+    marked = with_added(_cutting(model, asked), asked["special_tokens"], reserved=True, first_id=first)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
     return marked, {**asked, "first_id": None if first is None else first + marks}
 
@@ -254,7 +312,8 @@ def make_extended(runner: Runner, change: Change, directory: Location) -> tuple[
         count, why = learned.enough(change.asked["add"], saving, by_name)
         learned = replace(learned.first(count), chosen=why)
     runner.executor.one(write_table, (learned, directory))
-    return learned, write_changed(change.base, extended(marked, learned), None, directory)
+    recut = change.asked.get("superword_pattern") is not None
+    return learned, write_changed(change.base, extended(marked, learned), None, directory, recut=recut)
 
 
 def _learned(runner: Runner, change: Change) -> tuple[Learned, Model]:

@@ -193,7 +193,7 @@ _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 
 def learn(task: ChangeTask) -> Learned:
     """Learn the new merges; `TrainingError` if there is nothing to learn."""
-    asked, rules, engine = task.asked, MergeRules.among(task.asked), _core.MergeEngine()
+    asked, rules, engine = task.asked, _rules_of(task.asked), _core.MergeEngine()
     start = start_of(task.model, asked["add"], asked["first_id"])
     path, fingerprint = task.counts
     with open_counter(path, fingerprint=fingerprint) as counter:
@@ -212,6 +212,14 @@ def learn(task: ChangeTask) -> Learned:
             f"{path}; count another corpus, or give a smaller --min-frequency"
         )
     return learned_of(start, result)
+
+
+def _rules_of(asked: Mapping[str, Any]) -> MergeRules:
+    rules = MergeRules.among(asked)
+    if asked.get("superword_pattern") is None:
+        return rules
+    words = asked["superword_words"]
+    return replace(rules, max_words=0 if words == "none" else words, no_colon=not asked["superword_colon"])
 
 
 def _take(task: ChangeTask, start: Start, counter: CounterFile, engine: _core.MergeEngine) -> None:

@@ -8,7 +8,7 @@ from pipeline.base.units import parse_whole_number
 from pipeline.run import values as read
 from pipeline.run.ids import MAX_IDS
 from pipeline.run.keywords import AnyPath
-from pipeline.run.options import OutputOptions, TokenizerOptions, VocabularyOptions
+from pipeline.run.options import MergeOptions, OutputOptions, PartOptions, TokenizerOptions, VocabularyOptions
 from pipeline.run.record import argument, as_in, flag
 from pipeline.storage import Location, Remote, parse_location
 
@@ -33,6 +33,12 @@ class ExtendOptions(OutputOptions):
     min_frequency: int | None = as_in(VocabularyOptions, "min_frequency", default=None,
         help="join no pair of tokens that occurs fewer times than this; default: 2, and 1 of counts that were imported")
     whole_characters: bool = as_in(VocabularyOptions, "whole_characters")
+    superword_pattern: str | None = as_in(MergeOptions, "superword_pattern", default=None, advanced=False, shown="",
+        help="let new tokens span several words: what splits text in place of BASE's pattern, superbpe, "
+        "superbpe-digits, a regex; reads the texts of RUN a second time")
+    superword_words: int | str = as_in(MergeOptions, "superword_words",
+        help="most words that such a token may span; none: any number")
+    superword_colon: bool = as_in(MergeOptions, "superword_colon")
     added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
 
 
@@ -41,6 +47,9 @@ class ExtendCommandOptions(ExtendOptions):
 
     base: Location = argument("BASE", parse_location, _BASE)
     run: Location = argument("RUN", parse_location, "the run directory; its pieces must be cut as the tokenizer cuts")
+    part: str | None = as_in(PartOptions, "part",
+        help="do the chunks of one of N processes in the second count for --superword-pattern, and stop: I/N, or auto "
+        "in an array of Slurm or SGE; without it, the command does the rest")
     add: int | None = flag(None, parse_whole_number(0, MAX_IDS),
         "how many new tokens; with --stop-at-saving the most, default: 64000", "N")
     first_id: int | None = flag(None, parse_whole_number(0, MAX_IDS),

@@ -61,6 +61,12 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     seed: int = as_in(TextOptions, "seed")
     max_document_chars: int | None = as_in(TextOptions, "max_document_chars")
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
+    superwords_from: int | str | None = as_in(MergeOptions, "superwords_from",
+        help="let tokens span several words from this size on, or share; reads the texts a second time, and then "
+        "counts alone choose")
+    superword_pattern: str = as_in(MergeOptions, "superword_pattern")
+    superword_words: int | str = as_in(MergeOptions, "superword_words")
+    superword_colon: bool = as_in(MergeOptions, "superword_colon")
 
 
 class ParityCommandOptions(ParityOptions):
@@ -80,9 +86,10 @@ class ParityCommandOptions(ParityOptions):
         "instead of --dev: how much each RUN is to be compressed in relation to the others; repeatable", "NUMBER",
         keyword=Mapping[str, float] | None)
     window: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
-        "how many of the last choices are looked at, so that no language chooses too often; 0: none", flag="window")
+        "how many of the last choices are looked at, so that no language chooses too often; 0: none", "N",
+        advanced=True)
     alpha: float = option(GROUPS[1], "run", 2.0, above_zero,
-        "with a window, a language may have alpha / number of languages of these choices", flag="alpha")
+        "with a window, a language may have alpha / number of languages of these choices", "NUMBER", advanced=True)
     global_merges: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
-        "how many merges are chosen by the counts of all languages together, first", flag="global_merges")
+        "how many merges are chosen by the counts of all languages together, first", "N", advanced=True)
 # fmt: on

@@ -17,6 +17,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import (
     Combination,
     making_of,
+    not_combined,
     parts_of,
     require_addable,
     require_comparable,
@@ -33,6 +34,7 @@ from pipeline.guests.parity.options import ParityOptions
 from pipeline.guests.parity.parity_worker import Language, Parity, characters, read_settings, uneven
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.chooser import Chooser
+from pipeline.merges.merge import Learning
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import Learner
 from pipeline.reports.summary import Summary
@@ -72,21 +74,20 @@ class Languages(Chooser):
         dev = {"dev": list(map(str, parity.dev))} if parity.dev else {}
         return {"languages": list(map(str, parity.languages)), **dev, "parity": settings}
 
-    def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
+    def verify(self, runner: Runner, run: Run, learning: Learning) -> tuple[MergeList, str]:
         """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
         executor, started = runner.executor, time.monotonic()
-        options = run.manifest.options_of()
-        task = merge.task_of(runner, merge.learning_of(run, options), require_counted(run, executor), options)
-        stored = executor.one(merge_worker.read, (task.output, task.fingerprint))
+        task = merge.task_of(runner, learning, require_counted(run, executor), run.manifest.options_of())
+        stored = executor.one(merge_worker.read, learning.merges)
         if stored is None:
-            raise RunDirectoryError(f"{run.merges_path} belongs to another run; remove it and run merge again")
+            raise RunDirectoryError(f"{task.output} belongs to another run; remove it and run merge again")
         task = replace(task, merges=len(stored) + stored.exhausted)
         with runner.reporting("replaying", len(stored), "merges") as advance:
             again = executor.one(parity_worker.learn_again, (self.parity, task), advance)
         for name in ("left", "right", "counts", "joined", "choices", "exhausted"):
             if getattr(stored, name) != getattr(again, name):
                 raise RunDirectoryError(
-                    f"{run.merges_path} differs from what is learned again from the languages' counts: its {name}; "
+                    f"{task.output} differs from what is learned again from the languages' counts: its {name}; "
                     "remove it and run merge again"
                 )
         end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
@@ -131,6 +132,7 @@ def run_parity(
         " + ".join(described if parts.weights else [str(run.directory) for run in runs]) + ", merged by parity",
         mixed,
         chosen_by=plain(Languages(parity)),
+        counted=not_combined(runs, mixed),
         weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
         mixture=mixture and mixture.named(names),
     )

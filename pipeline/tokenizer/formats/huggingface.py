@@ -41,6 +41,7 @@ MODEL_NAME = "tokenizer.json"
 EDITABLE = (CONFIG_NAME, MAP_NAME, GENERATION_NAME)
 """Files of settings, which people change by hand: they say what tokens are for, not what ids a text has."""
 
+_ANY_CLASS = "PreTrainedTokenizerFast"  # which cuts as tokenizer.json says; those of families have their own patterns
 _UNLIMITED_LENGTH = int(1e30)  # what transformers writes for a model without a maximum length
 _EMPTY_TAIL = '"vocab": {},\n    "merges": []\n  }\n}'
 
@@ -63,7 +64,7 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     tokens = {"bos_token": model.bos_token, "eos_token": model.eos_token, "pad_token": model.pad_token}
     named = {name: token for name, token in tokens.items() if token is not None}
     plain = {"clean_up_tokenization_spaces": False, "model_max_length": _UNLIMITED_LENGTH}
-    plain_class = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": "PreTrainedTokenizerFast"}
+    plain_class = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": _ANY_CLASS}
     config = existing_only(plain | {**model.settings} | named | plain_class, model)
     # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
     if model.pattern.name is None:
@@ -78,6 +79,12 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     if (generation := generation_content(model)) is not None:
         contents[GENERATION_NAME] = generation
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
+
+
+def recut_settings(config: dict[str, Any], model: Model) -> str:
+    """Return tokenizer_config.json for a tokenizer.json that has the pattern of `model` now."""
+    config |= {"tokenizer_class": _ANY_CLASS, PATTERN_KEY: model.pattern.expression}
+    return json.dumps(config, ensure_ascii=False, indent=2) + "\n"
 
 
 def _reasons_against(model: Model) -> Iterator[str]:

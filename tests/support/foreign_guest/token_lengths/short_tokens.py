@@ -12,6 +12,7 @@ from pipeline.counts.counter_file import open_counter
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.chooser import Chooser
 from pipeline.merges.forecast import Merging, surely_enough
+from pipeline.merges.merge import Learning
 from pipeline.merges.merge_list import Choices, MergeList
 from pipeline.merges.merge_worker import Learner, MergeTask, OnMerged, as_list
 from pipeline.reports.parts import Table
@@ -39,10 +40,9 @@ class ShortTokens(Chooser):
         """Return the functions that a worker calls."""
         return Learner(way, partial(learn, self.longest))
 
-    def verify(self, runner: Runner, run: Run) -> tuple[MergeList, str]:
+    def verify(self, runner: Runner, run: Run, learning: Learning) -> tuple[MergeList, str]:
         """Learn the merges again."""
         options = run.manifest.options_of()
-        learning = merge.learning_of(run, options)
         task = merge.task_of(runner, learning, require_counted(run, runner.executor), options)
         stored = runner.executor.one(merge_worker.read, learning.merges)
         again = runner.executor.one(learn_again, (self.longest, task))
