@@ -19,7 +19,7 @@ from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import columns_of
 from pipeline.base.units import format_bytes
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.sampling import choose
+from pipeline.corpus.sampling import Choice, choose
 from pipeline.counts.chunk_statistics import CorpusFacts
 from pipeline.counts.counted import Counted, text_counters
 from pipeline.executors import Executor
@@ -93,11 +93,10 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
 
         task = NumbersTask(
             trained,
-            choose(text.files, _sample_bytes(learned)),
+            Choice(choose(text.files, _sample_bytes(learned)), text.names),
             text.text_field,
             _SMALL + text.left_out,
             references=tuple(REFERENCES),
-            names=text.names,
             weighted=run.manifest.weighted,
             counters=counters_of(run, trained),
         )

@@ -1,7 +1,6 @@
 """`report`: make a run's report again, with a larger sample, held-out text and other tokenizers to compare with."""
 
 import contextlib
-import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,11 +9,11 @@ from pathlib import Path
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.base.printable import UNBOUNDED, printable_lines
-from pipeline.base.units import format_bytes, format_count
+from pipeline.base.units import format_count
+from pipeline.commands.held_out import choice_of, short_names, split_names
 from pipeline.commands.report import (
     RANDOM,
     SAMPLE_BYTES,
-    RunText,
     counters_of,
     load,
     needed_bytes,
@@ -24,8 +23,8 @@ from pipeline.commands.report import (
     write_files,
 )
 from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.listing import files_in_both, find_files
-from pipeline.corpus.sampling import Chosen, choose
+from pipeline.corpus.listing import files_in_both
+from pipeline.corpus.sampling import Choice, choose
 from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
@@ -45,13 +44,11 @@ from pipeline.run.memory import Broker
 from pipeline.run.options import WorkOptions, flag_of
 from pipeline.run.patterns import tokenizer_pattern
 from pipeline.shards.encoded_corpus import find_result
-from pipeline.storage import Location, location
+from pipeline.storage import Location
 from pipeline.storage.atomic import single_output
 from pipeline.tokenizer.export import Trained, facts_of
 from pipeline.tokenizer.formats.fields import CARD
 from pipeline.tokenizer.formats.files import tokenizer_path
-
-_LANGUAGES_BYTES = 1 << 26  # of files that are read whole: 205 languages with 1,000 sentences have 40 MiB
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
     trained = Trained(learned, tokenizer_pattern(of_run), of_run)
     task = _task_of(run, home, trained, extras, listener)
     loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
-    sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in task.chosen) if task.languages else 0)
+    sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in task.choice.chosen) if task.choice.languages else 0)
     if shortage := shortage_of(needed_bytes(size, size * 8, sample_bytes) + loading, Broker.of(options.memory_limit)):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
@@ -158,7 +155,7 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
             manifest.store_written(run, [card])
     if numbers.unread:
         lacks = "a part of its sample" if numbers.sample else "the sample"
-        lost = f"{len(numbers.unread):,} of {format_count(len(task.chosen), 'files')}"
+        lost = f"{len(numbers.unread):,} of {format_count(len(task.choice.chosen), 'files')}"
         changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
         listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
     hint = "" if page.plotly_script() is not None else page.HINT
@@ -175,31 +172,27 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
-    languages, held_out = _with_names(extras.held_out)
     text = text_of(run)
-    trained_on, description = "", RANDOM + text.left_out
-    if held_out:
-        named = [(name, path) for name, path in zip(languages, held_out, strict=True) if name]
-        names = {file.path: name for name, path in named for file in find_files([str(path)]).files}
-        corpus, text = text.files, RunText(tuple(find_files(map(str, held_out)).files), "text", names)
-        trained_on, description = _about_held_out(held_out, text.files, corpus)
-    named_all = tuple(dict.fromkeys(languages)) if all(languages) and len(set(languages)) > 1 else ()
+    if extras.held_out:
+        choice, files = choice_of(extras.held_out)
+        trained_on, description = _about_held_out(split_names(extras.held_out)[1], files, text.files)
+    else:
+        choice = Choice(choose(text.files, SAMPLE_BYTES), text.names)
+        trained_on, description = "", RANDOM + text.left_out
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     others = _tokenizers_of(extras.compare)
     return NumbersTask(
         trained,
-        _whole(text.files) if named_all else choose(text.files, SAMPLE_BYTES),
-        text.text_field,
+        choice,
+        "text" if extras.held_out else text.text_field,
         description,
-        held_out=bool(held_out) and not trained_on,
-        skip_changed=not held_out,
+        held_out=bool(extras.held_out) and not trained_on,
+        skip_changed=not extras.held_out,
         written_roles=partial(written_roles, home),
         compare=tuple((name, partial(load_compared, one)) for name, one in others.items() if not isinstance(one, str)),
         references=tuple(one for one in others.values() if isinstance(one, str)) if others else tuple(REFERENCES),
         hidden_size=extras.hidden_size,
-        names=text.names,
-        languages=named_all,
         weighted=run.manifest.weighted,
         counters=counters_of(run, trained),
     )
@@ -207,7 +200,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
 
 def _tokenizers_of(paths: Sequence[Location]) -> dict[str, Location | str]:
     """Return other tokenizers by the names that are shown: where each is, or the name of a reference."""
-    labels, locations = _with_names(paths)
+    labels, locations = split_names(paths)
     names = [label or short for label, short in zip(labels, short_names(locations), strict=True)]
     if any(labels) and len({"this tokenizer", *names}) <= len(names):
         raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(names)}")
@@ -215,25 +208,6 @@ def _tokenizers_of(paths: Sequence[Location]) -> dict[str, Location | str]:
         name: tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached_or_reference(str(path))
         for name, path in zip(names, locations, strict=True)
     }
-
-
-def _with_names(paths: Sequence[Location]) -> tuple[list[str], list[Location]]:
-    """Split each NAME=PATH that is not itself a path; the name of another one is empty."""
-    names, locations = list[str](), list[Location]()
-    for path in paths:
-        name, _, rest = str(path).partition("=")
-        is_named = bool(name and rest) and "/" not in name and not (isinstance(path, Path) and path.exists())
-        names.append(name if is_named else "")
-        locations.append(location(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", rest)) if is_named else path)
-    return names, locations
-
-
-def _whole(files: Sequence[CorpusFile]) -> list[Chosen]:
-    """Choose all of the files of languages; raises `UsageError` for more than a report reads."""
-    if (total := sum(file.size for file in files)) > _LANGUAGES_BYTES:
-        most = f"a report reads at most {format_bytes(_LANGUAGES_BYTES)}: give the same lines of each"
-        raise UsageError(f"the files of --held-out NAME=PATH have {format_bytes(total)}, and {most}")
-    return [Chosen(file, _LANGUAGES_BYTES, (0,)) for file in files]
 
 
 def _about_held_out(
@@ -250,12 +224,6 @@ def _about_held_out(
     names = ", ".join(file.path for file in known[:3]) + (", ..." if len(known) > 3 else "")
     trained_on = f"{len(known):,} of {format_count(len(files), 'files')}, {share:.0%} of the bytes: {names}"
     return trained_on, f"{origin} In the training corpus, itself or as a copy: {trained_on}."
-
-
-def short_names(paths: Sequence[Location]) -> list[str]:
-    """Name tokenizers by the last component of their paths if these differ, else by the whole paths."""
-    short = [path.parent.name if path.name in ("tokenizer", "tokenizer.json") else path.name for path in paths]
-    return short if all(short) and len(set(short)) == len(short) else list(map(str, paths))
 
 
 def _stored_report(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Report:

@@ -2,8 +2,8 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from random import Random
 
@@ -33,6 +33,16 @@ class Chosen:
     file: CorpusFile
     stretch_bytes: int
     starts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to read of files for a sample. names: of sources by path, in place of those of their paths; languages: the
+    sources that are languages, whose files are read line by line."""
+
+    chosen: Sequence[Chosen]
+    names: Mapping[str, str] = field(default_factory=dict)
+    languages: tuple[str, ...] = ()
 
 
 def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> list[Chosen]:

@@ -31,6 +31,10 @@ class Number:
     source: str = ""
     brief: bool = False
 
+    def shown(self, value: float) -> str:
+        """Return a value as text."""
+        return format(value, ",g" if self.form == ",d" else self.form)
+
 
 def values(numbers: Iterable[Number], counted: object) -> dict[str, float]:
     """Return the numbers that can be derived of what was counted, by name."""

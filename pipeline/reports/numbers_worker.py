@@ -8,11 +8,11 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from pipeline.base import machine
-from pipeline.corpus.sampling import Chosen, Drawn, read_chosen
+from pipeline.corpus.sampling import Choice, Drawn, read_chosen
 from pipeline.counts.counter_file import open_counter
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
@@ -42,7 +42,7 @@ class NumbersTask:
     """
 
     trained: Trained
-    chosen: Sequence[Chosen]
+    choice: Choice
     text_field: str
     description: str
     held_out: bool = False
@@ -50,8 +50,6 @@ class NumbersTask:
     written_roles: Callable[[Vocabulary], Roles] | None = None
     compare: tuple[tuple[str, Callable[[], MeasuredTokenizer]], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
-    names: Mapping[str, str] = field(default_factory=dict)  # of the sources of files, in place of those of their paths
-    languages: tuple[str, ...] = ()  # the sources that are languages: the same text, if they have as many lines
     hidden_size: int | None = None
     weighted: bool = False  # whether the merges' counts are multiplied by weights
     counters: tuple[tuple[Location, str], ...] = ()  # then those of the text without them, if they are known
@@ -75,7 +73,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         model = replace(model, roles=task.written_roles(model.vocabulary))
     measured = measured_model(model)
     named = [("this tokenizer", measured), *((name, load()) for name, load in task.compare)]
-    drawn = read_chosen(task.chosen, task.text_field, skip_changed=task.skip_changed)
+    drawn = read_chosen(task.choice.chosen, task.text_field, skip_changed=task.skip_changed)
     vocabulary = model.vocabulary
     fixed = vocabulary.size - len(vocabulary.left)
     uses = _uses(task.trained, model)
@@ -106,7 +104,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         machine=machine.describe(),
         hidden_size=task.hidden_size,
         listing=listing(measured.vocab, uses),
-        unread=tuple(sorted({one.file.path for one in task.chosen} - {one.path for one in drawn})),
+        unread=tuple(sorted({one.file.path for one in task.choice.chosen} - {one.path for one in drawn})),
     )
 
 
@@ -186,7 +184,8 @@ def logarithmic(first: int, last: int) -> list[int]:
 def _sample(
     task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, MeasuredTokenizer]]
 ) -> Sample | None:
-    texts, others = sample_text(model, task.chosen, drawn, task.names, task.languages)
+    of_text = ((text, id_) for text, id_ in model.vocabulary.special_tokens.items() if id_ in model.special_ids)
+    texts, others = sample_text(task.choice, drawn, sorted((text for text, _ in of_text), key=len, reverse=True))
     if not any(text for _, text in texts.texts):
         return None
     measured = measure(named, texts)
@@ -197,41 +196,30 @@ def _sample(
         texts=len(drawn),
         tokenizers=measured,
         single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
-        parallel=task.languages if texts.same else (),
+        parallel=task.choice.languages if texts.same else (),
         curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
         first_stage=_first_stage(task.trained, texts.texts),
     )
 
 
-def sample_text(
-    model: Model,
-    chosen: Sequence[Chosen],
-    drawn: Sequence[Drawn],
-    names: Mapping[str, str],
-    languages: Sequence[str],
-) -> tuple[SampleText, str]:
-    """Return the texts to measure a tokenizer on, without its special tokens, and what differs between languages.
-
-    names: of sources by path, in place of those of their paths. Files of languages are read line by line.
-    """
-    named = {**source_names([one.path for one in drawn]), **names}
-    of_text = ((text, id_) for text, id_ in model.vocabulary.special_tokens.items() if id_ in model.special_ids)
-    specials = sorted((text for text, _ in of_text), key=len, reverse=True)
+def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str] = ()) -> tuple[SampleText, str]:
+    """Return the texts to measure, without special tokens, and what differs between files of languages, in words."""
+    named = {**source_names([one.path for one in drawn]), **choice.names}
     # Special tokens are not words, and other tokenizers have other ones.
     split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
-    if not languages:
+    if not choice.languages:
         return SampleText([(named[one.path], text) for one in drawn for text in split(one.text) if text]), ""
-    plain = {one.file.path for one in chosen if one.file.format == "text"}
+    plain = {one.file.path for one in choice.chosen if one.file.format == "text"}
     texts = [
         (named[one.path], " ".join(split(text)))
         for one in drawn
         for text in (one.text.removesuffix("\n").split("\n") if one.path in plain else [one.text])
     ]
     lines = Counter(name for name, _ in texts)
-    same = len({lines[name] for name in languages}) == 1
-    counted = ", ".join(f"{name} {lines[name]:,}" for name in languages)
+    same = len({lines[name] for name in choice.languages}) == 1
+    counted = ", ".join(f"{name} {lines[name]:,}" for name in choice.languages)
     others = "" if same else f" Their lines differ ({counted}): they are no translations of each other."
-    return SampleText(texts, languages, same), others
+    return SampleText(texts, choice.languages, same), others
 
 
 def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str, int]:

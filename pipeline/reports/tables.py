@@ -92,7 +92,7 @@ def all_numbers(numbers: Numbers, sample: Sample) -> Table:
     rows = [
         (
             f"{number.title} ({name})",
-            *(_shown(number, one.get(name)) for one in listed),
+            *(number.shown(one[name]) if name in one else None for one in listed),
             *(_between(number, one.differences.get(name)) for one in against),
         )
         for name, number in NUMBERS.items()
@@ -100,7 +100,7 @@ def all_numbers(numbers: Numbers, sample: Sample) -> Table:
     ]
     if against:
         nsl = NUMBERS["nsl"]
-        ratios = (_shown(nsl, one.nsl.get("")) for one in against)
+        ratios = (nsl.shown(one.nsl[""]) if one.nsl else None for one in against)
         rows.append((f"{nsl.title} (nsl)", "", *ratios, *(_between(nsl, one.interval) for one in against)))
     names = [name for name, _ in numbers.tokenizers]
     note = "In brackets the name in JSON and gates; the reference page of numbers defines each."
@@ -110,12 +110,8 @@ def all_numbers(numbers: Numbers, sample: Sample) -> Table:
     return Table("All numbers of the sample", headers, tuple(rows), note)
 
 
-def _shown(number: Number, value: float | None) -> str | None:
-    return None if value is None else format(value, number.form)
-
-
 def _between(number: Number, limits: Interval | None) -> str:
-    return "" if limits is None else " to ".join(format(limit, number.form) for limit in limits)
+    return "" if limits is None else " to ".join(map(number.shown, limits))
 
 
 def compared_table(numbers: Numbers, sample: Sample) -> Table:

@@ -44,9 +44,13 @@ class DoctorOptions(Values):
 
     path: Location = argument("TOKENIZER", parse_location,
         "the tokenizer's directory or file, of this package or another's; or a run; a path or a URI")
-    inputs: tuple[str, ...] | None = flag(None, read.parse_paths,
-        "text to compare runtimes on, besides hard strings; repeatable; default: a sample of the run's corpus", "FILE",
-        flag="--sample")
+    inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
+        "text to compare runtimes on, besides hard strings, and to measure for --gates; files that all have names, "
+        "such as en=PATH, are languages; default: a sample of the run's corpus", "[NAME=]FILE...", flag="--sample",
+        words=True)
+    gates: Location | None = flag(None, parse_location,
+        "numbers with the worst values that pass, in YAML, JSON or TOML; release: a set of this package", "FILE")
+    compare: Location | None = flag(None, parse_location, "another tokenizer, for gates of `nsl`", "TOKENIZER")
     counts: Location | None = flag(None, parse_location,
         "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")
     strict: bool = flag(False, read.parse_flag, "advice makes the exit code 1, too, and what is not checked 3",
@@ -157,6 +161,7 @@ def doctor(session: Session) -> Any:
     \b
     bpe-pipeline doctor runs/a/tokenizer
     bpe-pipeline doctor downloaded/model --sample unseen.txt --json
+    bpe-pipeline doctor runs/a --gates release.yaml --sample en=dev.en sw=dev.sw
 
     >>> examined = pipeline.doctor("my-tokenizer")
     >>> examined.of("wrong")
@@ -175,7 +180,8 @@ def doctor(session: Session) -> Any:
     with checking():
         from pipeline.guests.inspect.doctor import doctor
 
-        examined = doctor(options.path, options.inputs or (), options.counts, session.listener)
+        samples, gates, other = options.inputs or (), options.gates, options.compare
+        examined = doctor(options.path, samples, options.counts, session.listener, gates, other)
         return replace(examined, strict=options.strict)
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
 from pipeline.commands.combine import require_addable, run_combine, run_part, text_bytes
+from pipeline.commands.held_out import short_names
 from pipeline.commands.merge import open_merging
-from pipeline.commands.report_again import short_names
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
