@@ -257,6 +257,7 @@ def extend(
     base: AnyPath,
     run: AnyPath,
     *,
+    replace_scripts: str | Sequence[str] = ...,
     add: int | str | None = ...,
     first_id: int | str | None = ...,
     stop_at_saving: float | str | None = ...,

@@ -18,6 +18,7 @@ PARTIAL, SPACE, DIGITS, SIGNS, SEVERAL = (
     *("part of a character", "white space", "digits", "punctuation and symbols", "several scripts"),
 )
 _SHARED = "shared by scripts"
+KINDS = frozenset({_SHARED, SPACE, DIGITS, SIGNS})  # of characters that are no letters of one script
 _NAMES = {"CJK": "Han", "IDEOGRAPHIC": "Han", "KANGXI": "Han", "COMBINING": _SHARED, "MODIFIER": _SHARED}
 _NAMES |= dict.fromkeys(("FEMININE", "MASCULINE", "MICRO", "VARIATION", "SPACING", "MATHEMATICAL"), _SHARED)
 _WIDTHS = {"FULLWIDTH", "HALFWIDTH"}
@@ -240,7 +241,7 @@ def script_of(text: str) -> str:
             return SPACE
         return "Latin" if text.lower() != text.upper() else DIGITS if any(map(str.isdigit, text)) else SIGNS
     scripts = {script_of_character(character) for character in text}
-    letters = scripts - {_SHARED, SPACE, DIGITS, SIGNS}
+    letters = scripts - KINDS
     if len(letters) == 1:
         return letters.pop()
     if letters:

@@ -27,8 +27,11 @@ from pipeline.guests.adapt.extend_worker import (
     write_table,
 )
 from pipeline.guests.adapt.options import ExtendOptions
-from pipeline.guests.adapt.origin import Change, changing, whole_number
+from pipeline.guests.adapt.origin import Change, changing, left_out_of_settings, staying_ids, whole_number
+from pipeline.guests.adapt.prune_worker import RemovedToken, write_removed
+from pipeline.guests.adapt.same_cutting import require_same_cutting
 from pipeline.guests.adapt.savings import Saving, Savings
+from pipeline.guests.adapt.scripts import Replaced, without_scripts
 from pipeline.merges.merge import STAGE
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.figure_files import require_figures, write_figures
@@ -38,9 +41,8 @@ from pipeline.run import manifest
 from pipeline.run.directory import COARSE
 from pipeline.run.make_options import make_options
 from pipeline.run.manifest import IMPORTED, Run
-from pipeline.run.open_run import rules_of
 from pipeline.run.options import RECORDS, TrainOptions, flag_of
-from pipeline.run.patterns import coarse_pattern, cut_by
+from pipeline.run.patterns import coarse_pattern
 from pipeline.run.runner import Advance, Runner, opened, watched
 from pipeline.run.source import Source
 from pipeline.run.values import argument, parse_share
@@ -57,17 +59,16 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 ENCODING = "encoding pieces"
 _SUPERWORDS = ("superword_pattern", "superword_words", "superword_colon")
 _MOST_NEW = 64_000  # where a saving chooses
-_CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version", "text": "the text"}
 
 
 @dataclass(frozen=True)
 class Extended:
     """An extended tokenizer.
 
-    plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges alone did not make and now
-    make. last_pair: how often the pair of the last merge occurred. before, after: the tokens of all counted pieces;
-    savings: what fewer new ones save. special_tokens: those that were added; notes: their ids, and how often they were
-    text.
+    plan: its new tokens, as new-tokens.parquet has them. removed: the tokens whose ids they got first. made_again: old
+    ids that merges alone did not make and now make. last_pair: how often the pair of the last merge occurred. before,
+    after: the tokens of all counted pieces; savings: what fewer new ones save. special_tokens: those that were added;
+    notes: their ids, and how often they were text.
     """
 
     tokenizer: Tokenizer
@@ -80,6 +81,15 @@ class Extended:
     savings: tuple[Saving, ...]
     special_tokens: dict[str, int]
     notes: tuple[str, ...]
+    removed: tuple[RemovedToken, ...] = ()
+
+    @property
+    def new_ids(self) -> str:
+        """The ids of the new tokens, in words."""
+        freed = min(len(self.removed), len(self.plan))
+        behind = [one.id for one in self.plan[freed:]]
+        words = [f"{format_count(freed, 'ids')} of removed tokens"] * bool(freed)
+        return ", ".join([*words, *([f"{behind[0]} to {behind[-1]}"] if behind else [])]) or "none"
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,8 @@ def result_of(extended: Extended, output: Location) -> Facts:
     facts = {
         "tokenizer": str(output),
         "new_tokens": len(extended.plan),
-        "new_ids": f"{extended.plan[0].id} to {extended.plan[-1].id}" if extended.plan else "none",
+        "new_ids": extended.new_ids,
+        **({"removed": len(extended.removed)} if extended.removed else {}),
         "made_again": len(extended.made_again),
         "stopped": extended.stopped,
         "last_pair": extended.last_pair,
@@ -133,10 +144,13 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     """Learn, write the tokenizer's directory, and return what was added."""
 
     def check(runner: Runner, model: Model, run: Run) -> None:
-        _require_same_cutting(runner, _cutting(model, change.asked), run)
+        require_same_cutting(runner, _cutting(model, change.asked), run)
 
     with changing(change, options, executor, listener, check) as (runner, directory):
-        learned, written = make_extended(runner, change, directory)
+        learned, written, removed = make_extended(runner, change, directory)
+        if removed:
+            gone = {one.old_id for one in removed}
+            runner.warn(left_out_of_settings(change.base, staying_ids(gone, written.vocabulary)))
         last_pair = _last_pair(runner, change.counts, written, learned)
         for limit in limits_of(written, ("hf",)):
             runner.warn(limit)
@@ -151,7 +165,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     marks = {text: id_ for text, id_ in special.items() if text not in old}
     notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.counts, [*marks], executor))]
     how = stopped, last_pair, learned.before, learned.after, learned.savings(), marks, tuple(notes)
-    return Extended(tokenizer, learned.new, again, *how)
+    return Extended(tokenizer, learned.new, again, *how, removed)
 
 
 def _of_second_count(model: Model, asked: Mapping[str, Any], run: Run) -> TrainOptions:
@@ -175,7 +189,7 @@ def with_second_count(change: Change, options: ExtendOptions, executor: Executor
     work = {name: getattr(options, name) for name in ("workers", "memory_limit")}
     counting = replace(counting, output=run.directory.location, **work)
     with opened(counting, executor, listener) as (runner, directory), runner.logged(directory, counting, lambda: None):
-        _require_same_cutting(runner, change.model, run)
+        require_same_cutting(runner, change.model, run)
         count_again(runner, run, require_counted(run, executor), counting)
     return replace(change, run=manifest.require(run.coarse_location))
 
@@ -192,11 +206,11 @@ def run_part(change: Change, options: ExtendOptions, part: str, executor: Execut
 def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener: Listener) -> Savings:
     """Learn, write nothing, and return how many tokens each number of new ones saves."""
     with watched(options, executor, listener) as runner:
-        _require_same_cutting(runner, _cutting(change.model, change.asked), change.counts)
-        learned, marked = _learned(runner, change)
+        require_same_cutting(runner, _cutting(change.model, change.asked), change.counts)
+        learned, replaced = _learned(runner, change)
         saving = change.asked["stop_at_saving"]
         missing = runner.warn if saving is None else _refuse
-        by_name = _tokens_by_name(runner, change.counts, extended(marked, learned), learned, missing)
+        by_name = _tokens_by_name(runner, change.counts, extended(replaced.model, learned), learned, missing)
     savings = learned.savings()
     count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving, by_name)
     where = change.base, change.counts.directory.location
@@ -261,7 +275,7 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
     share = new["stop_at_saving"]
     if share is not None:
         share = argument(flag_of("stop_at_saving"), share, parse_share)
-    if new["add"] is None and share is None:
+    if new["add"] is None and share is None and not options.replace_scripts:
         raise UsageError("extend needs --add, the number of new tokens, or --stop-at-saving, which chooses it")
     if options.superword_pattern is None:
         for name in _SUPERWORDS[1:]:
@@ -273,6 +287,7 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
         "first_id": None if new["first_id"] is None else whole_number("first_id", new["first_id"]),
         "stop_at_saving": share,
         "special_tokens": list(options.added_special_tokens),
+        "replace_scripts": list(options.replace_scripts),
         **_rules(options, run.manifest.source),
         **{name: getattr(options, name) for name in _SUPERWORDS[: 1 if options.superword_pattern is None else None]},
     }
@@ -280,10 +295,12 @@ def change_of(base: Location, location: Location, new: Mapping[str, object], opt
         refuse_without_texts(_of_second_count(model, asked, run), run.manifest.source)
     require_extendable(model)
     require_listed(base, model)
-    marked, _ = _marked(model, asked)
-    marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
-    start_of(model, asked["add"] + marks, asked["first_id"])
-    vocabulary_texts(marked.vocabulary, "tokenizer.json")
+    replaced, _ = _prepared(model, asked)
+    if replaced.removed and new["add"] is None:
+        asked["add"] = len(replaced.removed)
+    marks = len(replaced.model.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
+    start_of(model, asked["add"] + marks, asked["first_id"], replaced.ids)
+    vocabulary_texts(replaced.model.vocabulary, "tokenizer.json")
     return Change("extend", base, model, run, asked)
 
 
@@ -296,33 +313,43 @@ def _rules(options: ExtendOptions, source: Source | None) -> dict[str, Any]:
     return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 
 
-def _marked(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
-    """Return the model with the special tokens that are added, cutting as is asked, and what of the ids after them."""
-    first = asked["first_id"]
-    marked = with_added(_cutting(model, asked), asked["special_tokens"], reserved=True, first_id=first)
+def _prepared(model: Model, asked: Mapping[str, Any]) -> tuple[Replaced, dict[str, Any]]:
+    """Return the model before it learns: without what is replaced, with more special tokens; and what is then asked."""
+    replaced, first = without_scripts(model, asked.get("replace_scripts", ())), asked["first_id"]
+    if replaced.removed and first is None:
+        first = model.vocabulary.max_id + 1
+    marked = with_added(_cutting(replaced.model, asked), asked["special_tokens"], reserved=True, first_id=first)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
-    return marked, {**asked, "first_id": None if first is None else first + marks}
+    after = None if first is None else first + marks
+    return replace(replaced, model=marked), {**asked, "first_id": after, "free_ids": replaced.ids}
 
 
-def make_extended(runner: Runner, change: Change, directory: Location) -> tuple[Learned, Model]:
-    """Learn what is asked for and write all files into a directory."""
-    learned, marked = _learned(runner, change)
+def make_extended(
+    runner: Runner, change: Change, directory: Location
+) -> tuple[Learned, Model, tuple[RemovedToken, ...]]:
+    """Learn what is asked for and write all files into a directory; returns what was removed, too."""
+    learned, replaced = _learned(runner, change)
+    removed = {one.old_id for one in replaced.removed}
     if (saving := change.asked["stop_at_saving"]) is not None:
-        by_name = _tokens_by_name(runner, change.counts, extended(marked, learned), learned, _refuse)
+        by_name = _tokens_by_name(runner, change.counts, extended(replaced.model, learned), learned, _refuse)
         count, why = learned.enough(change.asked["add"], saving, by_name)
         learned = replace(learned.first(count), chosen=why)
     runner.executor.one(write_table, (learned, directory))
+    if removed:
+        runner.executor.one(write_removed, (replaced.removed, directory))
+    larger = extended(replaced.model, learned)
+    kept = staying_ids(removed, larger.vocabulary) if removed else None
     recut = change.asked.get("superword_pattern") is not None
-    return learned, write_changed(change.base, extended(marked, learned), None, directory, recut=recut)
+    return learned, write_changed(change.base, larger, kept, directory, recut=recut), replaced.removed
 
 
-def _learned(runner: Runner, change: Change) -> tuple[Learned, Model]:
-    """Learn as many tokens as are asked for; returns the base with the special tokens that are added, too."""
-    model, asked = _marked(change.model, change.asked)
+def _learned(runner: Runner, change: Change) -> tuple[Learned, Replaced]:
+    """Learn as many tokens as are asked for; returns what the base is before, too."""
+    replaced, asked = _prepared(change.model, change.asked)
     counted = require_counted(change.counts, runner.executor)
-    task = replace(change.task(runner, counted), model=model, asked=asked)
+    task = replace(change.task(runner, counted), model=replaced.model, asked=asked)
     with _encoding_then_merging(runner, counted.facts.different_pieces, asked["add"]) as advance:
-        return runner.executor.one(learn, task, advance), model
+        return runner.executor.one(learn, task, advance), replaced
 
 
 @contextlib.contextmanager
@@ -345,41 +372,3 @@ def _encoding_then_merging(runner: Runner, pieces: int, merges: int) -> Iterator
                 merging(amount - encoded)
 
         yield advance
-
-
-def _require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
-    """Raise `RunDirectoryError` if the run's pieces are not those that the tokenizer cuts; warn of separators."""
-    counting, expected = run.manifest.counting, cut_by(model.counting_pattern)
-    for name, value in expected.items():
-        if run.manifest.cutting.get(name) != value:
-            raise RunDirectoryError(
-                f"{run.directory} was not cut as the tokenizer cuts: {_CUTTING[name]} is "
-                f"{run.manifest.cutting.get(name)!r} there and {value!r} here; count the corpus with --like"
-            )
-    if counting["max_piece_bytes"] is not None:
-        raise RunDirectoryError(
-            f"{run.directory} was counted with --max-piece-bytes, which cuts pieces that the tokenizer leaves whole; "
-            "count the corpus with --like"
-        )
-    separators = set() if counting["special_tokens_as_text"] else {*counting["special_tokens"]}
-    added = {*model.vocabulary.special_tokens}
-    if (other := sorted(separators - added)) and run.manifest.source is None:
-        raise RunDirectoryError(
-            f"{run.directory} was counted with --special-token {other[0]!r}, which the tokenizer takes as text; count "
-            f"the corpus with --like, and with --split-at {other[0]!r} if it separates documents there"
-        )
-    counted, preparation = rules_of(counting), model.preparation
-    if run.manifest.source is None or run.manifest.source.kind == manifest.RUNS:
-        of_run = replace(preparation, rules=counted).reaching({*counted, *separators})
-        of_model = preparation.reaching(added)
-        if other := sorted(text for text in {*of_run, *of_model} if of_run.get(text) != of_model.get(text)):
-            raise RunDirectoryError(
-                f"{run.directory} was not cut as the tokenizer cuts: it finds the added token {other[0]!r} by other "
-                "rules (lstrip, rstrip, single_word, normalized); count the corpus with --like"
-            )
-    if missing := sorted(added - separators - {*counting["split_at"]} - counted.keys()):
-        more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
-        runner.warn(
-            f"{run.directory} was counted without the special token {missing[0]!r}{more}: where the corpus has it, it "
-            "was counted as text; count with --like if it does"
-        )

@@ -48,13 +48,23 @@ class NewToken:
 
 @dataclass(frozen=True)
 class Start:
-    """The tokens of a base as the merge engine numbers them, in order of ids, and what merges may not make."""
+    """The tokens of a base as the merge engine numbers them, in order of ids, and what merges may not make.
+
+    again: numbers of the tokens that may be made once more. free_ids: of removed tokens, for new ones first; among
+    equal pairs new tokens still come after all others.
+    """
 
     tokens: tuple[bytes, ...]
     ids: "array[int]"
     first_new_id: int
     forbidden: tuple[bytes, ...]
-    again: tuple[int, ...]  # numbers of the tokens that may be made once more
+    again: tuple[int, ...]
+    free_ids: tuple[int, ...] = ()
+
+    def new_id(self, number: int) -> int:
+        """Return the id of a new token, counted from 0."""
+        free = len(self.free_ids)
+        return self.free_ids[number] if number < free else self.first_new_id + number - free
 
 
 @dataclass(frozen=True)
@@ -117,11 +127,12 @@ class Learned:
         return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
 
 
-def start_of(model: Model, add: int, first_id: int | None) -> Start:
+def start_of(model: Model, add: int, first_id: int | None, free_ids: tuple[int, ...] = ()) -> Start:
     """Return what learning starts from; `UsageError` where a new id would be one that is taken."""
     old = model.vocabulary
     first = old.max_id + 1 if first_id is None else first_id
-    taken = sorted(id_ for id_ in (*old.tokens, *old.special_tokens.values()) if first <= id_ < first + max(add, 1))
+    end = first + max(add - len(free_ids), 0 if free_ids else 1)
+    taken = sorted(id_ for id_ in (*old.tokens, *old.special_tokens.values()) if first <= id_ < end)
     if taken:
         raise UsageError(
             f"--first-id {first} with {add:,} new ids would take the id {taken[0]}, which is another token's; give "
@@ -138,6 +149,7 @@ def start_of(model: Model, add: int, first_id: int | None) -> Start:
         first_new_id=first,
         forbidden=(*added, *(old.tokens[id_] for id_ in lost if id_ in needed)),
         again=tuple(numbers[id_] for id_ in lost if id_ not in needed),
+        free_ids=free_ids,
     )
 
 
@@ -150,7 +162,7 @@ def learned_of(start: Start, merged: MergeResult) -> Learned:
     tokens_with, after = array("Q", [merged.bytes]), merged.bytes
     for a, b, count, fewer in zip(merged.left, merged.right, merged.counts, merged.joined, strict=True):
         left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
-        id_ = again.get(token, start.first_new_id + len(new))
+        id_ = again.get(token, start.new_id(len(new)))
         after -= fewer
         old_ids[id_] = old_ids[left] + old_ids[right]
         if token not in again:
@@ -194,7 +206,7 @@ _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 def learn(task: ChangeTask) -> Learned:
     """Learn the new merges; `TrainingError` if there is nothing to learn."""
     asked, rules, engine = task.asked, _rules_of(task.asked), _core.MergeEngine()
-    start = start_of(task.model, asked["add"], asked["first_id"])
+    start = start_of(task.model, asked["add"], asked["first_id"], asked.get("free_ids", ()))
     path, fingerprint = task.counts
     with open_counter(path, fingerprint=fingerprint) as counter:
         _take(task, start, counter, engine)

@@ -25,6 +25,17 @@ def parse_protected(value: object) -> Any:
     return value
 
 
+def parse_scripts(value: object) -> tuple[str, ...]:
+    """Read names of scripts, listed or with commas between them."""
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
+        raise ValueError("names of scripts such as Hangul or Thai, with commas between them")
+    names = [name.strip() for one in listed for name in one.split(",")]
+    if not all(names):
+        raise ValueError("names of scripts such as Hangul or Thai, with commas between them")
+    return tuple(names)
+
+
 # fmt: off
 class ExtendOptions(OutputOptions):
     """How `extend` learns new tokens."""
@@ -40,6 +51,9 @@ class ExtendOptions(OutputOptions):
         help="most words that such a token may span; none: any number")
     superword_colon: bool = as_in(MergeOptions, "superword_colon")
     added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
+    replace_scripts: tuple[str, ...] = flag((), parse_scripts,
+        "remove the tokens with letters of these scripts, such as Hangul,Thai, and give their ids to new tokens; "
+        "without --add as many", "SCRIPT[,SCRIPT...]", keyword=str | Sequence[str])
 
 
 class ExtendCommandOptions(ExtendOptions):

@@ -1,7 +1,7 @@
 """What `extend` and `prune` share, and what a tokenizer was made from: made-from.json next to its files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from pipeline.executors import Executor
 from pipeline.guests.adapt.change_worker import ChangeTask
 from pipeline.guests.adapt.extend_worker import PLAN_NAME
 from pipeline.guests.adapt.prune_worker import MAP_NAME, REMOVED_NAME
+from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.directory import Directory, Kind
 from pipeline.run.ids import MAX_IDS
 from pipeline.run.manifest import Run, refuse_other_options
@@ -23,7 +24,7 @@ from pipeline.run.stored import stored
 from pipeline.run.values import argument
 from pipeline.shards.manifest import tokenizer_fingerprint
 from pipeline.storage import Location, absolute, same_location
-from pipeline.tokenizer.formats.changed import CHANGED_NAMES
+from pipeline.tokenizer.formats.changed import CHANGED_NAMES, ids_left_out
 from pipeline.tokenizer.formats.files import tokenizer_home
 from pipeline.tokenizer.formats.settings_files import TEMPLATES, named_templates
 from pipeline.tokenizer.model import Model
@@ -94,6 +95,22 @@ def changing(
         origin = change.origin(change.counted(executor))
         with _claimed(directory, origin, base=change.base, overwrite=options.overwrite):
             yield runner, directory.location
+
+
+def staying_ids(removed: Set[int], vocabulary: Vocabulary) -> dict[int, int]:
+    """Return the ids of a changed vocabulary that no removed token had, each as itself."""
+    ids = (*vocabulary.tokens, *vocabulary.special_tokens.values())
+    return {id_: id_ for id_ in ids if id_ not in removed}
+
+
+def left_out_of_settings(base: Location, new_of: Mapping[int, int]) -> str:
+    """Say which ids of removed tokens the new generation_config.json lacks; empty if it lacks none."""
+    listed = [f"{name} without {', '.join(map(str, ids))}" for name, ids in ids_left_out(base, new_of).items()]
+    return (
+        f"generation_config.json does not name the ids of removed tokens any more: {', '.join(listed)}"
+        if listed
+        else ""
+    )
 
 
 def whole_number(name: str, value: object, at_least: int = 0) -> int:

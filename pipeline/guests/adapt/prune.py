@@ -8,7 +8,7 @@ from pipeline.base.errors import UsageError
 from pipeline.base.events import Listener
 from pipeline.base.units import format_count
 from pipeline.executors import Executor
-from pipeline.guests.adapt.origin import Change, changing, whole_number
+from pipeline.guests.adapt.origin import Change, changing, left_out_of_settings, whole_number
 from pipeline.guests.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
 from pipeline.guests.adapt.prune_worker import prune as choose
 from pipeline.reports.result import Facts
@@ -19,7 +19,7 @@ from pipeline.run.patterns import cut_by
 from pipeline.run.runner import Runner
 from pipeline.storage import Location
 from pipeline.tokenizer.arguments import flag
-from pipeline.tokenizer.formats.changed import ids_left_out, require_listed, write_changed
+from pipeline.tokenizer.formats.changed import require_listed, write_changed
 from pipeline.tokenizer.formats.fields import read_text
 from pipeline.tokenizer.formats.files import load_model
 from pipeline.tokenizer.formats.settings_files import GENERATION_NAME
@@ -86,9 +86,7 @@ def run_prune(
             f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json{more} by "
             "id-map.parquet"
         )
-    if left_out := ids_left_out(base, {old: new for new, old in pruning.id_map.items()}):
-        which = ", ".join(f"{name} without {', '.join(map(str, ids))}" for name, ids in left_out.items())
-        runner.warn(f"generation_config.json does not name the ids of removed tokens any more: {which}")
+    runner.warn(left_out_of_settings(base, {old: new for new, old in pruning.id_map.items()}))
     return Pruned(**vars(pruning), tokenizer=Tokenizer.from_model(written))
 
 

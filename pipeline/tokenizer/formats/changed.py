@@ -46,7 +46,8 @@ def write_changed(
     file = document_of(base)
     if file is not None:
         document = read_json(file).read(dict)
-        marks = _marks(document.get("added_tokens") or [], model.vocabulary) if new_of is None else {}
+        moved = new_of is not None and any(old != new for old, new in new_of.items())
+        marks = {} if moved else _marks(document.get("added_tokens") or [], model.vocabulary)
         names = [name for name in CHANGED_NAMES[:-1] if (home / name).exists()]
         names += settings_files.named_templates(home)
         contents = {name: _settings(home / name, new_of, marks) for name in names}
