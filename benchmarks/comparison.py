@@ -64,7 +64,7 @@ def _figures(group: Sequence[Record], tool: str) -> tuple[str, str] | None:
     return f"{seconds:.3g} s", size_text(memory)
 
 
-def _cell(group: Sequence[Record], tool: str) -> str:
+def cell(group: Sequence[Record], tool: str) -> str:
     """Return time and memory, or why there are none."""
     found = _figures(group, tool)
     if found:
@@ -76,7 +76,7 @@ def _rows(all_records: Sequence[Record]) -> list[str]:
     head = " | ".join(ELSEWHERE.get(name, name) for name in TRAINERS)
     rows = [f"| | {head} |", f"|---|{'---|' * len(TRAINERS)}"]
     for group in tasks(all_records):
-        rows += [f"| {name_of(group)} | {' | '.join(_cell(group, tool) for tool in TRAINERS)} |"]
+        rows += [f"| {name_of(group)} | {' | '.join(cell(group, tool) for tool in TRAINERS)} |"]
     return rows
 
 
@@ -91,23 +91,26 @@ def trainers(all_records: Sequence[Record]) -> str:
     return "\n".join([*_rows(all_records), *features])
 
 
-def headline(all_records: Sequence[Record]) -> str:
-    """Return the first sentences of the README, compared with the fastest other trainer of the same merges."""
-    group = tasks(all_records)[0]
-    seconds, memory = _figures(group, ours.NAME) or ("", "")
+def same_merges(group: Sequence[Record]) -> set[str]:
+    """Return the other trainers that learned the merges that we did."""
     merges = {record["tokens_digest"] for record in group if (record["tool"], record["status"]) == (ours.NAME, "ok")}
-    same = {record["tool"] for record in group if record.get("tokens_digest") in merges} - {ours.NAME}
-    slower = {tool: records.paired(group, tool, ours.NAME, "wall_s") or float("inf") for tool in same}
-    peer = min(slower, key=lambda tool: slower[tool])
-    share = 1 / (records.paired(group, peer, ours.NAME, "peak_memory_bytes") or 1)
-    times, part = f"{slower[peer]:.0f} times as fast as {peer}", f"{share:.0%} of its memory"
+    return {record["tool"] for record in group if record.get("tokens_digest") in merges} - {ours.NAME}
+
+
+def _times(group: Sequence[Record], tool: str, field: str) -> float:
+    return records.paired(group, tool, ours.NAME, field) or float("inf")
+
+
+def headline(all_records: Sequence[Record]) -> str:
+    """Return the first sentences of the README: compared with `BpeTrainer`, and the fastest of the same merges."""
+    group = tasks(all_records)[0]
+    peer = min(same_merges(group), key=lambda tool: _times(group, tool, "wall_s"))
+    trainer = f"{_times(group, 'tokenizers', 'wall_s'):.0f} times as fast"
+    memory = f"in 1/{_times(group, 'tokenizers', 'peak_memory_bytes'):.0f} of its memory"
     return _filled(
-        "Train GPT-style BPE tokenizers on corpora larger than memory, with the merges of Hugging Face's `BpeTrainer`: "
-        f"{VOCAB_SIZE:,} tokens from {name_of(group)} take {seconds} and {memory} on two cores, {times}, "
-        f"the fastest other one that was measured with the same merges, in {part}. A killed run resumes. The files run "
-        "in transformers, tokenizers 0.x and 1.0, tiktoken and llama.cpp. Version 1.0 of "
-        "[tokenizers](https://github.com/huggingface/tokenizers) has no trainer in its Python package: train here, and "
-        "load there."
+        "**Train GPT-style BPE tokenizers on corpora larger than memory.** The merges of Hugging Face's `BpeTrainer`, "
+        f"{trainer} and {memory}; {_times(group, peer, 'wall_s'):.0f} times as fast as {peer}, the fastest other "
+        "trainer that was measured with these merges."
     )
 
 

@@ -31,7 +31,8 @@ SLOW = {  # a dozen commands each, a server, or the import of transformers; the 
     *("reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
 }
 DOCS = pages.PAGES.parent
-INSTALLS = ["pip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
+CLONE = f"git clone {pages.REPOSITORY} && cd bpe-pipeline"
+INSTALLS = [f"{CLONE}\npip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
 
 
 def _module(name: str) -> ModuleType:

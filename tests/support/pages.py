@@ -28,6 +28,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import tomllib
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from command import run
 HOME = Path(__file__).parents[2]
 PAGES = HOME / "docs" / "pages"
 README = HOME / "README.md"
+REPOSITORY = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 REFERENCE = re.compile(r"^<!-- reference of .*?^<!-- end of reference -->$", re.MULTILINE | re.DOTALL)
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
