@@ -362,8 +362,9 @@ def report(
 ) -> Result: ...
 
 def sweep(
-    runs: AnyPath | Sequence[AnyPath],
+    runs: AnyPath | Sequence[AnyPath] = ...,
     *,
+    candidates: AnyPath | Sequence[AnyPath] = ...,
     weights: Mapping[str, float | str | Sequence[float | str]] | None = ...,
     temperatures: Sequence[float | str] | float | str = ...,
     shares: Mapping[str, float | str] | None = ...,

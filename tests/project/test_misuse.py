@@ -46,7 +46,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
-    ("compare held_out samples", (5, b"x", [5], "missing", [])),
+    ("candidates compare held_out samples", (5, b"x", [5], "missing", [])),
     ("hidden_size parameters", (0, -1, "x", [])),
     ("tokens", ("x", 0, 5)),
     ("push_to_hub", (5, "x", [], b"x")),

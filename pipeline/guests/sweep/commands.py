@@ -15,7 +15,7 @@ def _swept() -> Any:
 
 @command(group=INSPECT, takes=SweepOptions, returns=_swept)
 def sweep(session: Session) -> Any:
-    """Measure mixtures of RUNs at several sizes, and recommend one.
+    """Compare mixtures of RUNs and trained runs, and recommend one.
 
     Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
     a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
@@ -24,6 +24,7 @@ def sweep(session: Session) -> Any:
     \b
     bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
     bpe-pipeline sweep runs/en runs/ja runs/sw --temperature 1,2,3,inf --vocab-size 64k --output sweep
+    bpe-pipeline sweep --candidate runs/o200k --candidate runs/super --vocab-size 64k --held-out unseen --output sweep
     bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
 
     >>> one = pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
@@ -47,7 +48,7 @@ def sweep(session: Session) -> Any:
     files = [run for run in options.runs if options.held_out and isinstance(run, Path) and run.is_file()]
     runs = tuple(run for run in options.runs if run not in files)  # files: of --held-out *.txt
     model = for_model(parameters=options.parameters, tokens=options.tokens, hidden_size=options.hidden_size)
-    names = ("weights", "temperatures", "figures")
+    names = ("weights", "temperatures", "figures", "candidates")
     said = {name: getattr(options, name) for name in names}
     design = Design(runs, held_out=(*options.held_out, *files), model=model, shares=options.shares or (), **said)
     return run_sweep(design, session.given, options, session.executor, session.listener)

@@ -5,12 +5,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 from pipeline.base.errors import UsageError
 from pipeline.run.directory import fingerprint
 from pipeline.run.mixture import Mixture as Evened
 from pipeline.run.values import parse_weight, relative, shown_weight
 
+CANDIDATE = "candidate"  # the column of their names in tables
 _MOST_MIXTURES, _LONGEST_NAME = 256, 160
 
 
@@ -37,6 +39,21 @@ class Mixture:
         """Return the weights as they are shown, with the temperature that made them."""
         made_by = {} if self.made_by is None else {"temperature": self.made_by.temperature}
         return made_by | {name: shown_weight(weight) for name, weight in self.weights.items()}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A trained run that is compared with mixtures, at `location`. how: its merges were learned, in words."""
+
+    name: str
+    location: str
+    how: str
+
+    every: ClassVar[int] = 1
+
+    def described(self) -> dict[str, str]:
+        """Return how it is shown where mixtures have weights."""
+        return {CANDIDATE: f"{self.name} ({self.how})"}
 
 
 def mixtures_of(texts: Sequence[str], names: Sequence[str]) -> list[Mixture]:

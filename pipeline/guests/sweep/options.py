@@ -35,7 +35,10 @@ class SweepOptions(OutputOptions, VocabularyOptions):
     vocab_size: tuple[int, ...] = as_in(VocabularyOptions, "vocab_size",
         help="numbers of tokens to try: 256 bytes, merges, special tokens; several with commas")
     tie_break: str = as_in(MergeOptions, "tie_break")
-    runs: tuple[Location, ...] = argument("RUN ...", read.parse_locations, "the directories of counted runs")
+    runs: tuple[Location, ...] = argument("[RUN ...]", read.parse_locations, "the directories of counted runs", ())
+    candidates: tuple[Location, ...] = flag((), read.parse_locations,
+        "a trained run to compare with the mixtures on --held-out: of another pattern, by parity, with superwords; "
+        "repeatable", "RUN", flag="--candidate")
     weights: tuple[str, ...] = flag((), _parse_weights,
         "weights to try for the run of this name, the last part of its path: every choice of one for each run is a "
         "mixture; 0 leaves a run out; repeatable  [default: 1]", "NAME=W[,W...]", flag="--weight",
@@ -53,7 +56,7 @@ class SweepOptions(OutputOptions, VocabularyOptions):
         "tokens that the model is trained on, such as 2T  [default: its optimum of compute]", "N",
         keyword=float | str | None)
     hidden_size: str | None = flag(None, lambda value: value,
-        "width of the model, a row of its embedding  [default: usual for --parameters]", "N",
+        "width of the model, a row of its embedding  [default: usual for --parameters]", "N", advanced=True,
         keyword=float | str | None)
     figures: Location | None = flag(None, parse_location,
         "also write each figure as SVG, PDF and CSV, and each table as CSV", "DIR")

@@ -1,10 +1,11 @@
 """The results of a sweep, for people and as a table: every mixture and size on every text."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from pipeline.guests.sweep.mixtures import CANDIDATE
 from pipeline.guests.sweep.rule import KINDS, Recommendation, kind_of, rate
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import LEAST_COUNT, MergeList
@@ -118,25 +119,34 @@ def _shortened(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST // 2]}…{name[1 - _LONGEST // 2 :]}"
 
 
-def varying(weights: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str]]]:
+def varying(weights: Mapping[str, Mapping[str, str]]) -> tuple[list[str], dict[str, list[str | None]]]:
     """Return the runs whose weights differ between mixtures, and these of each mixture; of a single one, its runs.
+
+    A candidate is named in a column of its own.
 
     >>> varying({"a-x1+b-x1": {"a": "1", "b": "1"}, "a-x1": {"a": "1"}})
     (['b'], {'a-x1+b-x1': ['1'], 'a-x1': ['0']})
     """
+
+    def weight(one: Mapping[str, str], run: str) -> str | None:
+        return one.get(run, None if CANDIDATE in (run, *one) else "0")
+
     runs = list(dict.fromkeys(run for one in weights.values() for run in one))
-    found = [run for run in runs if len({one.get(run, "0") for one in weights.values()}) > 1]
+    found = [run for run in runs if len({weight(one, run) for one in weights.values()}) > 1]
     if not found:
-        return ["mixture"], {name: [" + ".join(one)] for name, one in weights.items()}
-    return found, {name: [one.get(run, "0") for run in found] for name, one in weights.items()}
+        return ["mixture"], {name: [one.get(CANDIDATE) or " + ".join(one)] for name, one in weights.items()}
+    return found, {name: [weight(one, run) for run in found] for name, one in weights.items()}
 
 
 def labels(weights: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Name each mixture by what varies: `code 2, ja 1`."""
     runs, of = varying(weights)
     if len(weights) == 1:
-        return {name: one[0] for name, one in of.items()}
-    return {name: ", ".join(f"{run} {by}" for run, by in zip(runs, one, strict=True)) for name, one in of.items()}
+        return {name: str(one[0]) for name, one in of.items()}
+    shown = {name: [(run, by) for run, by in zip(runs, one, strict=True) if by is not None] for name, one in of.items()}
+    return {
+        name: ", ".join(by if run == CANDIDATE else f"{run} {by}" for run, by in one) for name, one in shown.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,7 @@ class Swept(Result):
     """All points, in order of mixtures and sizes, how alike the vocabularies are, and which one to take.
 
     parts: what the one to take would be if it were learned from a part of the chunks. weights: of the runs in each
-    mixture.
+    mixture, or what a candidate is called; candidates: their directories.
     """
 
     directory: Location
@@ -153,6 +163,7 @@ class Swept(Result):
     recommendation: Recommendation
     parts: tuple[LessText, ...]
     weights: Mapping[str, Mapping[str, str]]
+    candidates: Mapping[str, str] = field(default_factory=dict)
 
     event = "swept"
 
@@ -265,7 +276,8 @@ class Swept(Result):
         home = self.directory
         title = "Bytes per token, the geometric mean of the texts"
         yield self._by_size(title, rate, whole=f"{home}/sweep.html")
-        of_run = str(home / "mixtures" / self.recommendation.mixture)
+        chosen = self.recommendation.mixture
+        of_run = self.candidates.get(chosen) or str(home / "mixtures" / chosen)
         written = (("tokenizer", self.brief), ("its run", of_run))
         numbers = ("all numbers", f"{home}/sweep.html, {home}/sweep.parquet")
         yield Rows((("recommended", self._taken), *self._reasons, *written, numbers))

@@ -210,12 +210,15 @@ def _mixture(best: Point, others: Sequence[Point], labels: Mapping[str, str]) ->
     """Say why this mixture is the best one of its size, and which ones are as good."""
     name, most = labels.get(best.mixture, best.mixture), rate(best)
     less = {point.mixture: 1 - rate(point) / (most or 1) for point in others}
-    margins = {point.mixture: _margin(best, point) for point in others}
+    intervals = {point.mixture: _interval(best, point) for point in others}
+    margins = {one: max(_EQUAL, (between[1] - between[0]) / 2) for one, between in intervals.items()}
     equal = [mixture for mixture, share in less.items() if share <= margins[mixture]]
     because = f"{name} has the most bytes per token there: {most:.3f}, the geometric mean of the {KINDS[kind_of(best)]}"
     if others and rate(others[0]):
         first = others[0].mixture
         because += f"; {labels.get(first, first)} has {less[first]:.2%} less"
+        low, high = intervals[first]
+        because += f" (95% interval {low:.2%} to {high:.2%})" if low < high else ""
     if equal:
         listed = " | ".join(labels.get(mixture, mixture) for mixture in (best.mixture, *equal[: _MOST_EQUAL - 1]))
         listed += f" | {len(equal) - _MOST_EQUAL + 1} more" if len(equal) >= _MOST_EQUAL else ""
@@ -223,22 +226,23 @@ def _mixture(best: Point, others: Sequence[Point], labels: Mapping[str, str]) ->
     unless = ""
     if others and not equal:
         unless = f"less than {margins[others[0].mixture]:.1%} would be equal"
-    evidence = {"bytes_per_token": most, "less": less, "equal_within": margins}
+    evidence = {"bytes_per_token": most, "less": less, "interval": intervals, "equal_within": margins}
     return Advice("mixture", best.mixture, because, unless, tuple(equal), evidence)
 
 
-def _margin(point: Point, other: Point) -> float:
-    """Return how much the bytes per token of two points may differ by chance: half of the bootstrap interval."""
+def _interval(point: Point, other: Point) -> tuple[float, float]:
+    """Return the bootstrap interval of how much less bytes per token another point has; (0, 0) if there is none."""
     theirs = {text.name: text.groups for text in other.measured if text.kind == "held out"}
-    pairs = [(text.groups, theirs[text.name]) for text in point.measured if text.kind == "held out" and text.groups]
+    held_out = [text for text in point.measured if text.kind == "held out" and text.groups]
+    pairs = [(one.groups, theirs[one.name]) for one in held_out if len(theirs[one.name]) == len(one.groups)]
     if not pairs:
-        return _EQUAL
+        return 0.0, 0.0
     random, differences = Random(0), list[float]()  # noqa: S311 - a sample, not a secret
     for _ in range(_SAMPLES):
         total = 0.0
         for groups, of_other in sorted(pairs):  # in whatever order the files were named
             drawn = random.choices(range(len(groups)), k=len(groups))
             total += math.log(sum(groups[at] for at in drawn) / sum(of_other[at] for at in drawn))
-        differences.append(total / len(pairs))
+        differences.append(1 - math.exp(total / len(pairs)))
     differences.sort()
-    return max(_EQUAL, (differences[-1 - _OUTSIDE] - differences[_OUTSIDE]) / 2)
+    return differences[_OUTSIDE], differences[-1 - _OUTSIDE]

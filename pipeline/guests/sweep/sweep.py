@@ -10,25 +10,28 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
+from pipeline.base.printable import BYTE_ORDER
 from pipeline.commands.combine import require_addable, run_combine, run_part, text_bytes
 from pipeline.commands.held_out import short_names
 from pipeline.commands.merge import open_merging
+from pipeline.commands.report import counters_of, text_of
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
 from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
-from pipeline.guests.sweep.mixtures import Mixture, evened_mixtures, mixtures_of
+from pipeline.guests.sweep.mixtures import Candidate, Mixture, evened_mixtures, mixtures_of
 from pipeline.guests.sweep.options import SweepOptions
 from pipeline.guests.sweep.page import LessText, Swept, labels, overlaps_of, write_table
 from pipeline.guests.sweep.rule import ForModel, Recommendation, rate, recommend
 from pipeline.guests.sweep.sweep_worker import Point, SourceCounter, SweepTask, measure
-from pipeline.merges import merge, replay_worker
+from pipeline.merges import merge, merge_worker, replay_worker
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.merge_worker import MergeTask
 from pipeline.merges.replay_worker import SumTask
@@ -42,7 +45,7 @@ from pipeline.run.manifest import Run
 from pipeline.run.memory import Broker
 from pipeline.run.mixture import BOTH
 from pipeline.run.options import TrainOptions
-from pipeline.run.patterns import pattern_of
+from pipeline.run.patterns import pattern_of, tokenizer_pattern
 from pipeline.run.plan import dependencies_of
 from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import stored
@@ -63,7 +66,7 @@ STAGE = "measuring"
 class Design:
     """What a sweep compares: runs in mixtures of their `weights`, measured on held-out text too, for a model.
 
-    temperatures, shares: make the weights instead.
+    temperatures, shares: make the weights instead. candidates: trained runs, measured on held-out text alone.
     """
 
     locations: Sequence[Location]
@@ -71,17 +74,22 @@ class Design:
     temperatures: Sequence[str] = ()
     shares: Sequence[str] = ()
     held_out: Sequence[Location] = ()
+    candidates: Sequence[Location] = ()
     model: ForModel = ForModel()
     figures: Location | None = None  # a directory for them as files
 
 
 @dataclass(frozen=True)
 class Learned:
-    """A mixture with its merge list. depends_on: a fingerprint."""
+    """A mixture or a candidate with its merge list. depends_on: a fingerprint.
 
-    mixture: Mixture
+    counters: of the text of a candidate whose counts have weights, without these.
+    """
+
+    mixture: Mixture | Candidate
     trained: Trained
     depends_on: str
+    counters: tuple[tuple[Location, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,8 +137,8 @@ def run_sweep(
     locations = design.locations
     if any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs; choose another")
-    _refuse_unfit(locations)
-    counting = manifest.require(locations[0]).manifest.counting
+    _refuse_unfit(design)
+    counting = manifest.require((*locations, *design.candidates)[0]).manifest.counting
     tokenizer = make_options(TrainOptions, {**counting, **merging, "vocab_size": options.vocab_size})
     broker = check_before_work(tokenizer, listener)  # what the first export would refuse
     if design.figures is not None:
@@ -140,9 +148,10 @@ def run_sweep(
     mixtures = _mixtures(design, runs, executor)
     for mixture in mixtures:
         require_addable([manifest.require(runs[name]) for name in mixture.weights], lambda _: None)
+    candidates = _candidates(design.candidates, options.vocab_size, executor)
     sources = _sources(runs, options, broker, executor)
     files = find_files(map(str, design.held_out)).files if design.held_out else []
-    if counted := _counted_files(files, locations):
+    if counted := _counted_files(files, (*locations, *design.candidates)):
         listener(Notice("warning", f"--held-out names text that was counted: {', '.join(counted[:3])}"))
     files_named = [(file, "counted" if file.path in counted else "held out") for file in files]
     with opened(options, executor, listener, broker, kind=SWEEP) as (runner, directory):
@@ -152,16 +161,18 @@ def run_sweep(
         sweep = _Sweep(directory, runs, merging, options, runner, sources, files_named, known, written)
         sweep.store()
         directory.remove_partial([SWEEP.manifest, _TABLE, _PAGE, *(f"tokenizer/{name}" for name in written)])
-        learned = _learn(sweep, mixtures)
+        learned = [*_learn(sweep, mixtures), *candidates]
         points = _measure(sweep, learned)
-        weights = {mixture.name: mixture.described() for mixture in mixtures}
+        _refuse_other_texts(points)
+        weights = {one.mixture.name: one.mixture.described() for one in learned}
         chosen = recommend(points, design.model, labels(weights))
         [best] = (one for one in learned if one.mixture.name == chosen.mixture)
         sweep.export(best, chosen.vocab_size)
         merges = {size: best.trained.options.special.merge_budget(size) for size in options.vocab_size}
         overlaps = overlaps_of({one.mixture.name: one.trained.learned for one in learned}, merges)
         parts = tuple(_parts(sweep, best, chosen))
-        swept = Swept(directory.location, points, overlaps, chosen, parts, weights)
+        homes = {one.mixture.name: one.mixture.location for one in candidates if isinstance(one.mixture, Candidate)}
+        swept = Swept(directory.location, points, overlaps, chosen, parts, weights, homes)
         write_table(directory / _TABLE, points)
         write_whole(directory / _PAGE, swept.page())
         if design.figures is not None:
@@ -170,12 +181,53 @@ def run_sweep(
 
 
 def _mixtures(design: Design, runs: Mapping[str, Location], executor: Executor) -> list[Mixture]:
+    if not runs and not (design.weights or design.temperatures or design.shares):
+        return []
     if not design.temperatures and not design.shares:
         return mixtures_of(design.weights, [*runs])
     if design.weights:
         raise UsageError(BOTH)
     sizes = {name: text_bytes(manifest.require(one), executor, needed=True) for name, one in runs.items()}
     return evened_mixtures(design.temperatures, design.shares, sizes)
+
+
+def _candidates(locations: Sequence[Location], sizes: tuple[int, ...], executor: Executor) -> list[Learned]:
+    """Return the merge lists of trained runs; raises for one that has no vocabulary of each size."""
+    found = []
+    for name, run in zip(short_names(locations), map(manifest.require, locations), strict=True):
+        home, again = run.directory, f"`bpe-pipeline merge {run.directory} --vocab-size {max(sizes)}`"
+        if run.manifest.merging is None:
+            raise RunDirectoryError(f"{home} has no merges yet, so it is no --candidate: {again} learns them")
+        options = replace(run.manifest.options_of(), vocab_size=sizes)
+        first, (path, mark) = options.first_stage, merge.learning_of(run, options).merges
+        known = executor.one(merge_worker.read, (path, mark))
+        if known is None or not known.serves(merge.merges_for(options)):
+            raise RunDirectoryError(f"{home} has too few merges for {max(sizes):,} tokens: {again} learns more")
+        if first is not None and min(map(options.special.merge_budget, sizes)) < first - len(BYTE_ORDER):
+            raise UsageError(
+                f"{home} has superwords from {first:,} tokens on: give larger sizes than --vocab-size {min(sizes)}"
+            )
+        chooser = run.manifest.chooser
+        how = [pattern_of(options).shown]
+        how += [f"by {chooser.KIND}"] if chooser else []
+        how += [f"superwords from {first:,}"] if first is not None else []
+        trained = Trained(known, tokenizer_pattern(options), options)
+        depends_on, counters = fingerprint(mark, options.of_stage("special")), counters_of(run, trained)
+        found.append(Learned(Candidate(name, str(home), ", ".join(how)), trained, depends_on, counters))
+    return found
+
+
+def _refuse_other_texts(points: Sequence[Point]) -> None:
+    """Raise `UsageError` if what is text of a file is not the same to all."""
+    sizes: dict[str, tuple[int, str]] = {}
+    for point in points:
+        for text in point.measured:
+            size, other = sizes.setdefault(text.name, (text.bytes, point.mixture))
+            if text.kind not in ("mixture", "source") and text.bytes != size:
+                raise UsageError(
+                    f"{text.name} has {text.bytes:,} bytes of text to {point.mixture} and {size:,} to {other}: their "
+                    "special tokens or normal forms differ; leave one out, or hold out text without such tokens, in NFC"
+                )
 
 
 def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
@@ -191,7 +243,12 @@ def _stored(directory: Directory, *, overwrite: bool) -> dict[str, Any]:
     return stored_values or {}
 
 
-def _refuse_unfit(locations: Sequence[Location]) -> None:
+def _refuse_unfit(design: Design) -> None:
+    locations = design.locations
+    if not locations and not design.candidates:
+        raise UsageError("sweep needs counted RUNs to mix, or trained ones as --candidate")
+    if design.candidates and not design.held_out:
+        raise UsageError("--candidate is compared on text that no run counted: give --held-out")
     for index, location in enumerate(locations):
         if isinstance(location, Path) and location.is_file():
             raise UsageError(
@@ -203,12 +260,14 @@ def _refuse_unfit(locations: Sequence[Location]) -> None:
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:
     """Return the held-out files that a run has counted, themselves or as copies."""
-    plans = [manifest.require(location).manifest.plan.files for location in locations]
-    return sorted({file.path for plan in plans for file in files_in_both(files, plan)})
+    counted = [text_of(manifest.require(location)).files for location in locations]
+    return sorted({file.path for several in counted for file in files_in_both(files, several)})
 
 
 def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[LessText]:
     """Learn a mixture from a half and a quarter of the chunks of its runs, if all have four, without weights."""
+    if isinstance(best.mixture, Candidate):
+        return
     runs = [manifest.require(sweep.runs[name]) for name in best.mixture.weights]
     chunks = [[run.chunk_path(index) for index in range(len(run.manifest.plan.chunks))] for run in runs]
     weighted = any(run.manifest.weights for run in runs)
@@ -270,6 +329,14 @@ def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, TrainOptions, MergeTask
         return run, options, task, merge.stored(task, runner.executor)
 
 
+def _sources_of(sweep: _Sweep, one: Learned) -> tuple[Sequence[SourceCounter], Mapping[str, Fraction]]:
+    """Return what is measured besides texts, with weights where it was learned from; of a candidate its own text."""
+    if isinstance(one.mixture, Candidate):
+        own = [SourceCounter(str(path), path, mark, 0) for path, mark in one.counters]
+        return own, {source.name: Fraction(1, 2) for source in own}  # is not whole: each counter is encoded
+    return sweep.sources, one.mixture.weights if one.mixture.every == 1 else {}
+
+
 def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
     """Measure the points that are not stored yet, each mixture's stored as soon as they are known; returns all."""
     names = source_names([file.path for file, _ in sweep.named])
@@ -280,9 +347,9 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
     tasks: list[SweepTask] = []
     for one in learned:
         of = {fingerprint(one.mixture.name, one.depends_on, size, *texts): size for size in sweep.options.vocab_size}
-        weights = one.mixture.weights if one.mixture.every == 1 else {}
         missing = [size for mark, size in of.items() if mark not in sweep.known]
-        tasks.append(SweepTask(one.trained, missing, one.mixture.name, weights, sweep.sources, named))
+        sources, weights = _sources_of(sweep, one)
+        tasks.append(SweepTask(one.trained, missing, one.mixture.name, weights, sources, named))
         marks.append(of)
     sizes = len(sweep.options.vocab_size)
     stage = Stage(
@@ -296,7 +363,8 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
         grant=sweep.runner.reserve(len(tasks)),
     )
     for index, points in sweep.runner.each(stage):
-        measured = {point.vocab_size: plain(point) for point in points}
+        own = isinstance(learned[index].mixture, Candidate)
+        measured = {point.vocab_size: plain(point.without_sources() if own else point) for point in points}
         sweep.known.update({mark: measured[size] for mark, size in marks[index].items() if size in measured})
         sweep.store()
     return tuple(stored(Point, sweep.known[mark]) for of in marks for mark in of)

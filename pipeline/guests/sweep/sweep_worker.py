@@ -6,7 +6,7 @@ is as many tokens in it as their parts.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from operator import gt, mul
@@ -75,6 +75,10 @@ class Point:
     size: int
     last_count: int
     measured: tuple[Measured, ...]
+
+    def without_sources(self) -> "Point":
+        """Return the point as texts alone measure it."""
+        return replace(self, measured=tuple(text for text in self.measured if text.kind != "source"))
 
 
 _GROUPS = 64

@@ -1,6 +1,7 @@
 """The rule that chooses a size and a mixture from the points of a sweep, and its advice."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,11 @@ def test_mixtures_are_equal_within_the_interval_over_documents() -> None:
     assert advice.equal == ("c",)  # b has as many more tokens, but in every document
     assert advice.evidence["equal_within"]["b"] == pytest.approx(0.001)
     assert 0.04 < advice.evidence["equal_within"]["c"] < 0.11  # 2 x 300 / 1,010 / square root of 64
+    low, high = advice.evidence["interval"]["c"]
+    assert low < advice.evidence["less"]["c"] < high
+    assert advice.evidence["interval"]["b"] == pytest.approx((1 - 1 / 1.01, 1 - 1 / 1.01))
+    certain = recommend([even, _of_documents("d", (1100,) * 32 + (1200,) * 32)], ForModel()).advice[1]
+    assert re.search(r"d has 13\.04% less \(95% interval 12\.\d\d% to 13\.\d\d%\)", certain.because)
 
 
 def test_figures_have_the_points_of_the_mixtures() -> None:
