@@ -93,9 +93,15 @@ class SampleText:
             del groups[source, group]
             yield source, group, texts
 
+    @property
+    def of_cost(self) -> tuple[str, str]:
+        """What the cost of a language divides: tokens by lines of the same text, or by characters."""
+        return "tokens", "lines" if self.same else "characters"
+
     def cost(self, sums: Mapping[str, float]) -> float:
-        """Return the cost of a language: tokens a line of the same text, or a character."""
-        return sums["tokens"] / (sums["lines" if self.same else "characters"] or 1)
+        """Return the cost of a language."""
+        tokens, amount = self.of_cost
+        return sums.get(tokens, 0) / (sums.get(amount, 0) or 1)
 
 
 @dataclass
@@ -174,8 +180,7 @@ def _against(first: Counted, other: Counted, sample: SampleText) -> Against:
     [nsl] = AGAINST
     ratios = list[float]()
     differences: defaultdict[str, list[float]] = defaultdict(list)
-    for drawn in zip(_resampled(first, sample), _resampled(other, sample), strict=True):
-        mine, theirs = ({**values(TEXT, Record(0, sums)), **numbers} for sums, numbers in drawn)
+    for mine, theirs in zip(_resampled(first, sample), _resampled(other, sample), strict=True):
         for name, value in mine.items():
             if name in theirs:
                 differences[name].append(value - theirs[name])
@@ -187,29 +192,36 @@ def _against(first: Counted, other: Counted, sample: SampleText) -> Against:
     )
 
 
-def _resampled(counted: Counted, sample: SampleText) -> Iterator[tuple[Sums, dict[str, float]]]:
-    """Yield the sums of documents that are drawn again, and the numbers of the languages; of few documents nothing."""
+def _resampled(counted: Counted, sample: SampleText) -> Iterator[dict[str, float]]:
+    """Yield the numbers of documents that are drawn again, and of their languages; of few documents nothing."""
     most = max(map(len, counted.groups.values()), default=0)
     if most < _FEWEST_GROUPS:
         return
+    whole: list[Sums] = [{} for _ in range(most)]
+    for groups in counted.groups.values():
+        for sums, of_source in zip(whole, groups, strict=False):
+            add_to(sums, of_source)
+    columns = _columns(whole)
+    languages = {
+        name: _columns([{one: sums.get(one, 0) for one in sample.of_cost} for sums in counted.groups[name]])
+        for name in sample.languages
+    }
     random = Random(0)  # noqa: S311 - a sample, not a secret
-    columns = {source: _columns(groups, most) for source, groups in counted.groups.items()}
     for _ in range(_SAMPLES):
         times = Counter(random.choices(range(most), k=most))
         weights = [times[group] for group in range(most)]
-        sums: Sums = {}
-        costs = dict[str, float]()
-        for source, of_source in columns.items():
-            drawn = {name: sum(map(mul, weights, column)) for name, column in of_source.items()}
-            add_to(sums, drawn)
-            if source in sample.languages:
-                costs[source] = sample.cost(drawn)
-        yield sums, values(LANGUAGES, costs) if costs else {}
+        costs = {name: sample.cost(_weighted(of_language, weights)) for name, of_language in languages.items()}
+        yield values(TEXT, Record(0, _weighted(columns, weights))) | (values(LANGUAGES, costs) if costs else {})
 
 
-def _columns(groups: Sequence[Sums], most: int) -> dict[str, list[float]]:
+def _columns(groups: Sequence[Sums]) -> dict[str, list[float]]:
+    """Return the amounts of each group by their names."""
     names = dict.fromkeys(name for sums in groups for name in sums)
-    return {name: [*(sums.get(name, 0) for sums in groups), *[0] * (most - len(groups))] for name in names}
+    return {name: [sums.get(name, 0) for sums in groups] for name in names}
+
+
+def _weighted(columns: Mapping[str, Sequence[float]], weights: Sequence[int]) -> Sums:
+    return {name: sum(map(mul, weights, column)) for name, column in columns.items()}
 
 
 def interval(drawn: Sequence[float]) -> Interval:

@@ -30,6 +30,7 @@ from pipeline.tokenizer.export import Trained
 from pipeline.tokenizer.model import Model
 
 _CURVE_STEPS = 160
+_CURVE_BYTES = 11 << 20  # more of a sample is not encoded for each size
 
 
 @dataclass(frozen=True)
@@ -235,17 +236,23 @@ def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str
 
 
 def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasures) -> tuple[tuple[int, float], ...]:
-    """Encode the sample with the first merges alone, for each usual size up to this one; none with superwords."""
+    """Encode the sample, or some texts of a large one, with the first merges alone: for each usual size up to this one.
+
+    With superwords there is none.
+    """
     options = task.trained.options
     own = options.vocab_size[0]
     least = own - options.special.merge_budget(own)
     sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
-    points = []
-    for size in sizes:
-        encode = measured_model(task.trained.model(size)).encode
-        tokens = sum(len(encode(text)) for _, text in texts)
-        points.append((size, round((whole.bytes - whole.numbers.get("lost", 0)) / max(tokens, 1), 4)))
-    return (*points, (own, round(whole.numbers.get("bytes_per_token", 0), 4))) if points else ()
+    rate, some = whole.numbers.get("bytes_per_token", 0), texts[:: 1 + whole.bytes // _CURVE_BYTES]
+    full = _tokens(task.trained.model(own), some) if sizes and len(some) < len(texts) else whole.tokens
+    points = tuple((size, round(rate * full / max(_tokens(task.trained.model(size), some), 1), 4)) for size in sizes)
+    return (*points, (own, round(rate, 4))) if points else ()
+
+
+def _tokens(model: Model, texts: Sequence[tuple[str, str]]) -> int:
+    encode = measured_model(model).encode
+    return sum(len(encode(text)) for _, text in texts)
 
 
 def _sentence(

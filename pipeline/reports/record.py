@@ -21,10 +21,10 @@ Sums = dict[str, float]
 """What was counted, by name: whole numbers but for the sum of ratios that makes a mean over texts."""
 GROUPS = 64
 """Documents are dealt to that many groups, which samples draw again; a document each, if there are no more."""
-_NUMBERS = re.compile("[0-9]+")
-_IDENTIFIERS = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_OPERATORS = re.compile(r"\*\*|//|<<|>>|<=|>=|=>|==|!=|&&|\|\||\?:|[+\-*/=<>!&|^~%]")
-_INDENTATION = re.compile(r"^[ \t]+(?=\S)", re.MULTILINE)
+_NUMBERS = re.compile("([0-9]+)")
+_IDENTIFIERS = re.compile("([A-Za-z_][A-Za-z0-9_]*)")
+_OPERATORS = re.compile(r"(\*\*|//|<<|>>|<=|>=|=>|==|!=|&&|\|\||\?:|[+\-*/=<>!&|^~%])")
+_INDENTATION = re.compile(r"^([ \t]+)(?=\S)", re.MULTILINE)
 # A character or as much of its start as there is, else a byte.
 _FRAGMENT = re.compile(rb"[\xf0-\xf7][\x80-\xbf]{0,3}|[\xe0-\xef][\x80-\xbf]{0,2}|[\xc0-\xdf][\x80-\xbf]?|[\x00-\xff]")
 
@@ -95,7 +95,7 @@ class MarkedText:
     @cached_property
     def numbers(self) -> list[tuple[int, int]]:
         """The limits of each run of the digits 0 to 9."""
-        return _limits(_NUMBERS, self.text)
+        return _limits(_NUMBERS, self.text) if _NUMBERS.search(self.text) else []
 
     @cached_property
     def code(self) -> tuple[list[tuple[int, int]], ...]:
@@ -118,7 +118,7 @@ class MarkedText:
 def _words() -> Any:
     import regex
 
-    return regex.compile(r"[\p{L}\p{M}\p{N}]+")
+    return regex.compile(r"([\p{L}\p{M}\p{N}]+)")
 
 
 def script_of_line(line: str) -> str:
@@ -131,16 +131,10 @@ def _limits(pattern: Any, text: str) -> list[tuple[int, int]]:
 
 
 def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield each match and its limits in bytes."""
-    if text.isascii():
-        yield from ((match[0], *match.span()) for match in pattern.finditer(text))
-        return
-    end = character = 0
-    for match in pattern.finditer(text):
-        start, matched = match.start(), match[0]
-        begin = end + len(text[character:start].encode())
-        end, character = begin + len(matched.encode()), match.end()
-        yield matched, begin, end
+    """Return each match of a pattern, which is one group, and its limits in bytes."""
+    pieces = pattern.split(text)  # what is between matches, and these, in turn
+    limits = [*accumulate(map(len, pieces if text.isascii() else map(str.encode, pieces)))]
+    return zip(pieces[1::2], limits[::2], limits[1::2], strict=False)
 
 
 @dataclass
@@ -198,7 +192,7 @@ def _count(
         marked = text if prepared == text.text else MarkedText(prepared, is_code=text.is_code)
         ends = list(accumulate(map(len, cut)))
         for script, begin, end in marked.words:
-            words[script, end - begin, overlapping(ends, begin, end)] += 1
+            words[script, end - begin, bisect_left(ends, end) - bisect_right(ends, begin) + 1] += 1
         for begin, end in marked.numbers:
             inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
             record.numbers[end - begin, tuple(at - begin for at in inside)] += 1
