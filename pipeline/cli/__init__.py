@@ -22,9 +22,9 @@ from pipeline.run import guests
 
 __all__ = ["all_commands", "run"]
 
-_VERSION = {"prog_name": PROGRAM, "message": "%(prog)s %(version)s", "help": "show the version, and exit"}
-
-commands = click.version_option(__version__, **_VERSION)(
+commands = click.version_option(
+    __version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="show the version, and exit"
+)(
     Group(
         COMMANDS,
         guests.commands,

@@ -76,16 +76,6 @@ class Formatter(click.HelpFormatter):
         """Return all of it."""
         return super().getvalue().replace(_HYPHEN, "-")
 
-    def write_help(self, text: str) -> None:
-        """Write what a command does, and its examples, which follow a line with a backspace."""
-        said, _, examples = text.partition("\n\b\n")
-        self.write_paragraph()
-        with self.indentation():
-            self.write_text(said)
-        with self.section("Examples"):
-            for line in examples.splitlines():
-                self.write(wrapped(f"  {line}", self.width, 4, command=True) + "\n")
-
 
 class _Context(click.Context):
     formatter_class = Formatter
@@ -97,10 +87,15 @@ class _Helpful(click.Command):
     context_class = _Context
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what the command does, and examples."""
+        """Write what the command does, and its examples, which follow a line with a backspace."""
         del ctx
-        if isinstance(formatter, Formatter):
-            formatter.write_help(inspect.cleandoc(self.help or ""))
+        said, _, examples = inspect.cleandoc(self.help or "").partition("\n\b\n")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(said)
+        with formatter.section("Examples"):
+            for line in examples.splitlines():
+                formatter.write(wrapped(f"  {line}", formatter.width, 4, command=True) + "\n")
 
 
 class Command(_Helpful):

@@ -171,7 +171,7 @@ def _forecasts(runner: Runner, run: Run, workers: Grant, counted: Sample, option
     source = f"from a sample of {format_bytes(counted.points[1][0])} {exist}".rstrip()
     return {
         "time": f"{duration(_LOW * time_s)} to {duration(_HIGH * time_s)} ({of_stages}), {source}",
-        "different pieces": f"about {pieces:.2g}, {format_bytes(piece_bytes)}".replace("e+0", "e"),
+        "different pieces": f"about {float(f'{pieces:.2g}'):,.0f}, {format_bytes(piece_bytes)}",
         "disk": _range(disk, "for counters"),
         "memory while counting": _range(counting),
         "memory while merging": _range(merging, of_merging),

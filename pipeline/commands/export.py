@@ -43,9 +43,9 @@ class WrittenFiles(Result):
         return str(self)
 
     def text(self, columns: int = UNBOUNDED) -> str:
-        """Return the paths, whole, and what was checked."""
-        lines = [*self.checks, *([self.uploaded] if self.uploaded else [])]
-        return "\n".join([*map(printable, self.written), *(wrapped(printable(line), columns) for line in lines)])
+        """Return the paths, and what was checked."""
+        lines = (*self.written, *self.checks, *filter(None, [self.uploaded]))
+        return "\n".join(wrapped(printable(line), columns) for line in lines)
 
 
 def run_export(

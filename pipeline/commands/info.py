@@ -15,6 +15,7 @@ from pipeline.run import manifest
 from pipeline.run.directory import RUN, Directory
 from pipeline.run.guests import maker_of
 from pipeline.run.manifest import Run
+from pipeline.run.options import TrainOptions, flag_of
 from pipeline.run.plan import corpus_bytes
 from pipeline.run.stored import plain
 from pipeline.shards import manifest as shards
@@ -62,7 +63,9 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
     if rate := facts.get("bytes_per_token"):
         shown["bytes_per_token"] = f"{rate:.3f}"
     if options := facts.get("options"):
-        shown["options"] = ", ".join(f"{option} {_plain(one)}" for option, one in options.items())
+        usual = TrainOptions().of_stage("count", "merge")
+        differing = (f"{flag_of(name)} {_plain(one)}" for name, one in options.items() if usual.get(name) != one)
+        shown["options"] = ", ".join(differing) or "the defaults"
     return Facts(facts, shown_as=shown)
 
 

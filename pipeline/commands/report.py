@@ -254,7 +254,6 @@ def _how_made(options: Mapping[str, str], run: Manifest, report: Report, numbers
     stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
     return [
         Rows(summary.rows(whole=True), "Result"),
-        *report.added_tables,
         Rows(tuple(options.items()), "Options"),
         Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
         Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),

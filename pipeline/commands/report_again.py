@@ -165,7 +165,7 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
     if extras.figures is not None:
         tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
         figures = [*page_figures(numbers), *made_again.added_figures]
-        write_figures(extras.figures, figures, [*tables, *made_again.added_tables], overwrite=extras.overwrite)
+        write_figures(extras.figures, figures, tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
 

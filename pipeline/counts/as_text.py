@@ -82,7 +82,9 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
         rarest = min(often, key=often.__getitem__)
         shown, most = rarest.decode(errors="replace"), often[rarest]
         said = f"{text!r} was counted as text at most {format_count(most, 'times')}, as often as the piece {shown!r}"
-        lines.append((said if most else f"{text!r} was never counted as text: no piece is {shown!r}", not most))
+        lines.append(
+            (said if most else f"{text!r} was never counted as text: the piece {shown!r} does not occur", not most)
+        )
     return lines
 
 

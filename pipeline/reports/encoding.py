@@ -61,7 +61,7 @@ class EncodingSummary(Result):
                 ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
                 ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
                 ("left out", str(corpus.not_taken)),
-                ("skipped/altered", in_one_line(in_words(corpus.losses), "bpe-pipeline info")),
+                ("skipped/altered", in_one_line(in_words(corpus.losses), f"bpe-pipeline info {self.directory}")),
                 ("tokens", f"{corpus.tokens:,}{rate}"),
                 ("validation", f"{validation:,} of these tokens" if validation else ""),
                 ("rows", "" if corpus.pack is None else _packed(corpus)),

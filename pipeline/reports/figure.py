@@ -5,7 +5,6 @@
     dots     a row for each category, in it a dot for each series   (number, category)
     bars     a bar for each point; no two series have the same x    (category or number, number)
     heat     a cell for each column and row, with its number in it  (column, number); a series is a row
-    scatter  points with their texts                                (number, number)
 
     Figure("languages", "Tokens for the same text by language", "dots", Axis("times English", form=".2f"), Axis(),
            (Series("this tokenizer", ((1.0, "en"), (2.1, "sw"))), Series("gpt2", ((1.0, "en"), (2.6, "sw")))),
@@ -52,7 +51,6 @@ class Axis:
     limits: the first and the last value shown. zero: it begins there. mark: a value of x with a line."""
 
     label: str = ""
-    unit: str = ""
     scale: Literal["linear", "log", "category"] = "linear"
     form: str = ",.3f"
     ticks: tuple[tuple[float, str], ...] = ()
@@ -60,23 +58,19 @@ class Axis:
     zero: bool = False
     mark: float | None = None
 
-    @property
-    def title(self) -> str:
-        """Label and unit as they are shown."""
-        return ", ".join(filter(None, (self.label, self.unit)))
-
 
 @dataclass(frozen=True)
 class Series:
-    """Points as they are drawn, with a name for the legend. texts: next to the points. style: of another series, by its
-    position. alone: points of a figure of lines that no line joins. star: points to be seen first."""
+    """Points as they are drawn, with a name for the legend. style: of another series, by its
+    position. alone: points of a figure of lines that no line joins. star: points to be seen first. back: a thin grey
+    line that stands back."""
 
     name: str
     points: tuple[tuple[Value, Value], ...]
-    texts: tuple[str, ...] = ()
     style: int | None = None
     alone: bool = False
     star: bool = False
+    back: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ class Figure:
 
     id: str
     title: str
-    kind: Literal["lines", "dots", "bars", "heat", "scatter"]
+    kind: Literal["lines", "dots", "bars", "heat"]
     x: Axis
     y: Axis
     series: tuple[Series, ...]
@@ -112,10 +106,8 @@ class Figure:
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """Yield its numbers as a table, headers first."""
-        yield "series", self.x.title or "x", self.y.title or "y", "text"
-        for line in self.series:
-            for at, (x, y) in enumerate(line.points):
-                yield line.name, x, y, line.texts[at] if line.texts else ""
+        yield "series", self.x.label or "x", self.y.label or "y"
+        yield from ((line.name, x, y) for line in self.series for x, y in line.points)
 
 
 def size_axis(sizes: Iterable[int], label: str = "vocabulary size") -> Axis:
@@ -166,7 +158,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
 
 
 def _plotly_axis(axis: Axis) -> dict[str, Any]:
-    layout: dict[str, Any] = {"title": {"text": _plain(axis.title)}, "type": axis.scale, "hoverformat": axis.form}
+    layout: dict[str, Any] = {"title": {"text": _plain(axis.label)}, "type": axis.scale, "hoverformat": axis.form}
     if axis.ticks:
         layout |= {"tickvals": [at for at, _ in axis.ticks], "ticktext": [_plain(text) for _, text in axis.ticks]}
     elif axis.scale == "log":
@@ -187,12 +179,13 @@ def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
         return trace | {"type": "bar", "marker": {"color": colour}, "width": figure.bar_width}
     joined = figure.kind == "lines" and not one.alone
     marked = not joined or len(one.points) <= MARKED_POINTS
-    mode = "+".join(("lines",) * joined + ("markers",) * marked + ("text",) * bool(one.texts))
+    if one.back:
+        return trace | {"type": "scatter", "mode": "lines", "line": {"color": "var(--quiet)", "width": 1}}
+    mode = "+".join(("lines",) * joined + ("markers",) * marked)
     symbol = "star" if one.star else MARKERS[marker_of(style)][0] + "-open" * bool(style)
     marker = {"color": colour, "symbol": symbol, "size": 15 if one.star else 9, "line": {"color": colour, "width": 2}}
     line = {"color": colour, "dash": DASHES[style % len(DASHES)][0], "width": 2}
-    trace |= {"type": "scatter", "mode": mode, "marker": marker, "line": line}
-    return trace | {"text": list(map(_plain, one.texts)), "showlegend": bool(one.name)}
+    return trace | {"type": "scatter", "mode": mode, "marker": marker, "line": line, "showlegend": bool(one.name)}
 
 
 def _plotly_heat(figure: Figure) -> dict[str, Any]:

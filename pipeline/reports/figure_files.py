@@ -120,19 +120,20 @@ def _draw_series(axes: Any, figure: Figure, one: Series, style: int, colour: str
     if figure.kind == "bars":
         axes.bar(xs, ys, figure.bar_width, color=colour, label=label)
         return
+    if one.back:
+        axes.plot(xs, ys, color="0.5", linewidth=0.6, label=label)
+        return
     joined = figure.kind == "lines" and not one.alone
     marked = not joined or len(one.points) <= MARKED_POINTS
     marker = "*" if one.star else MARKERS[marker_of(style)][1] if marked else None
     line = DASHES[style % len(DASHES)][1] if joined else "none"
     size = {"markersize": 9} if one.star else {"fillstyle": "none"} if style else {}
     axes.plot(xs, ys, color=colour, marker=marker, linestyle=line, label=label, **size)
-    for x, y, text in zip(xs, ys, one.texts, strict=False):
-        axes.annotate(text, (x, y), xytext=(3, 3), textcoords="offset points", fontsize=6)
 
 
 def _set_axis(axes: Any, name: str, axis: Axis) -> None:
     set_ = {what: getattr(axes, f"set_{name}{what}") for what in ("label", "scale", "ticks", "lim")}
-    set_["label"](axis.title)
+    set_["label"](axis.label)
     if axis.scale == "log":
         set_["scale"]("log")
     if axis.scale == "log" or axis.form == ",.0f":  # not "1e6"
@@ -155,7 +156,7 @@ def _draw_heat(axes: Any, figure: Figure, colours: dict[str, str]) -> None:
     shades = colormap.from_list("", [colours["card"], colours["heat"]])
     axes.imshow(values, aspect="auto", cmap=shades)
     axes.grid(visible=False)
-    axes.set_xlabel(figure.x.title)
+    axes.set_xlabel(figure.x.label)
     axes.set_xticks(range(len(columns)), [category(one) for one in columns])
     axes.set_yticks(range(len(rows)), [line.name for line in figure.series])
     for at, row in enumerate(values):

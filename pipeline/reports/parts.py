@@ -6,11 +6,11 @@ In HTML every text is escaped, unless it is `Html`, which only this module makes
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from pipeline.base.printable import UNBOUNDED, printable, wrapped
 
+_LEAST_MARKED = 0.01  # of the larger one: a best and a worst cell that differ by less are alike
 _MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
 
 
@@ -22,8 +22,10 @@ class Rows:
     title: str = ""
 
     def texts(self) -> list[tuple[str, str]]:
-        """Return the rows as they are shown."""
-        return [(name, text) for name, value in self.rows for text in _lines(value) if text]
+        """Return the rows as they are shown, a name once."""
+        listed = [(name, text) for name, value in self.rows for text in _lines(value) if text]
+        before = ["", *(name for name, _ in listed)]
+        return [("" if name == last else name, text) for last, (name, text) in zip(before, listed, strict=False)]
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,18 @@ class Note:
     warning: bool = False
 
 
+class Excluded(float):
+    """A cell of a table that stands back, with a dagger."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under headers; a dash stands for None.
 
     forms: of the fractions of a column; others have three digits. better: the columns of which the best and the worst
-    cell are marked, 1 if more is better, -1 if less is. across: compare the cells of a row, not of a column.
-    picked: the row and column of a cell that is recommended. whole: what has the rows that the text leaves out.
+    cell are marked if they differ by 1 %, 1 if more is better, -1 if less is. across: compare the cells of a row, not
+    of a column. picked: the row and column of a cell that is recommended. whole: what has the rows that the text
+    leaves out.
     """
 
     title: str
@@ -66,10 +73,12 @@ class Table:
             values = {(row, column): self.rows[row][column] for row, column in group}
             known = {at: value * self.better[at[1]] for at, value in values.items() if isinstance(value, int | float)}
             alike = {(row, column): texts[row][column] for row, column in known}
-            if len(set(alike.values())) > 1:
-                least, most = (alike[choose(known, key=known.__getitem__)] for choose in (min, max))
-                mark_of = {least: "worst", most: "best"}
-                marks |= {at: mark_of[text] for at, text in alike.items() if text in mark_of}
+            least, most = (choose(known, key=known.__getitem__, default=None) for choose in (min, max))
+            if least and most and known[most] - known[least] >= _LEAST_MARKED * max(map(abs, known.values())):
+                mark_of = {alike[least]: "worst", alike[most]: "best"}
+                marks |= {at: mark_of[text] for at, text in alike.items() if len(mark_of) > 1 and text in mark_of}
+        places = ((row, at) for row, cells in enumerate(self.rows) for at in range(len(cells)))
+        marks |= {(row, at): "excluded" for row, at in places if isinstance(self.rows[row][at], Excluded)}
         return marks if self.picked is None else marks | {self.picked: "recommended"}
 
 
@@ -106,10 +115,9 @@ def _rows_text(part: Rows, columns: int) -> str:
     """Align names and values."""
     rows, indent = part.texts(), "  " if part.title else ""
     width = max((len(name) for name, _ in rows), default=0)
-    names = [name if before != name else "" for (before, _), (name, _) in pairwise([("", ""), *rows])]
     lines = [printable(part.title)] if part.title else []
-    for shown, (name, text) in zip(names, rows, strict=True):
-        line = printable(f"{indent}{shown:<{width}}  {text}")
+    for name, text in rows:
+        line = printable(f"{indent}{name:<{width}}  {text}")
         lines.append(wrapped(line, columns, len(indent) + width + 2, command=name == "next"))
     return "\n".join(lines)
 
@@ -149,7 +157,7 @@ def _that_fit(widths: Sequence[int], room: int, first: int | None) -> list[int]:
 
 def _cell(cell: object, form: str) -> str:
     if isinstance(cell, int | float):
-        return format(cell, "," if isinstance(cell, int) else form)
+        return format(cell, "," if isinstance(cell, int) else form) + "†" * isinstance(cell, Excluded)
     return "–" if cell is None else str(cell)
 
 

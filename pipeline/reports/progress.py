@@ -29,7 +29,6 @@ _LINE_EVERY_S = 5.0
 _MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
 _COLUMNS_OF_RATE, _COLUMNS_OF_MEMORY = 75, 100  # of a terminal: a narrower one has the name, the bar and the rest
-_NAME_COLUMNS = 10  # at least
 _FIRST_MERGES = 10  # merges take time by how often their pairs occur: the n-th one as 1 / (n + 10), about
 _StageEvent = StageStarted | Advanced | StageEnded
 _MARKS = {"warning": "warning: ", "info": ""}
@@ -223,7 +222,7 @@ def _bars() -> Iterator[Listener]:
             from rich.table import Column
 
             console, fixed = Console(stderr=True), Column(no_wrap=True)
-            name = TextColumn(f"{{task.description:<{_NAME_COLUMNS}}}")
+            name = TextColumn("{task.description:<10}")
             text = TextColumn("{task.fields[text]}", table_column=Column())
             bar = BarColumn(bar_of(console.width), table_column=fixed)
             return drawn.enter_context(Progress(name, bar, text, console=console))
@@ -235,7 +234,7 @@ def _bars() -> Iterator[Listener]:
         def show(event: _StageEvent, stage: _Stage) -> None:
             total, names = stage.total or 1, [event.stage, *(task.description for task in bars().tasks)]
             if not isinstance(event, StageEnded):
-                text = stage.text(bars().console.width, max(_NAME_COLUMNS, *map(len, names)))
+                text = stage.text(bars().console.width, max(10, *map(len, names)))
             if isinstance(event, StageStarted):
                 stage.bar = bars().add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
             elif isinstance(event, Advanced):

@@ -250,11 +250,12 @@ class Report(Result):
         """Return what is shown of the numbers, by the section of the page; nothing without any."""
         if self.numbers is None:
             return {}
-        return {"verdict": [Rows(self.verdict, "Verdict")], **sections(self.numbers, self.skipped)}
+        first: dict[str, list[Part]] = {"verdict": [Rows(self.verdict, "Verdict")], "lead": [*self.added_tables]}
+        return first | sections(self.numbers, self.skipped)
 
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
         checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
         yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
-        yield from self.added_tables
-        yield from (part for parts in self.parts().values() for part in parts)
+        parts = self.parts().values() or [self.added_tables]
+        yield from (part for of_section in parts for part in of_section)

@@ -74,6 +74,7 @@ def _measures(
     """A row of leading cells and the brief numbers for each tokenizer, source or script."""
     found = {name for _, text in listed for name, value in text.numbers.items() if value != _USUAL.get(name)}
     columns = [number for number in TEXT if number.brief and number.name in found]
+    columns.sort(key=lambda number: number.name != "bytes_per_token")  # a telephone shows the first ones
     numbered = list(enumerate(columns, len(headers)))
     return Table(
         title,

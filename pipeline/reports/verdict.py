@@ -131,7 +131,7 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
     known = "" if least is None else f": the last doubling saved {least:.1%}"
     because = f"{take} or more{known}; its last pair still occurred {times}"
-    unless = "" if least is None else f"with a limit above {least:.1%} it would be smaller"
+    unless = "" if least is None else f"limit {LEAST_SAVING:.0%}: smaller only above {least:.1%}"
     return Advice("size", f"{take} or more", because, unless, evidence=evidence)
 
 

@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass, field
 
 from pipeline.base.errors import UsageError
 from pipeline.base.printable import BYTE_CHARACTERS
+from pipeline.base.units import format_count
 from pipeline.pattern.token_rules import TokenRule
 
 MAX_IDS = 1 << 28  # ids stay below this
@@ -146,8 +147,8 @@ class SpecialTokens:
         least = 256 + special
         if vocab_size < least:
             raise UsageError(
-                f"a vocabulary of {vocab_size} is too small: the 256 bytes and {special} special token(s) "
-                f"already need {least}; give a vocab_size of at least {least}"
+                f"a vocabulary of {vocab_size} is too small: the 256 bytes and "
+                f"{format_count(special, 'special tokens')} already need {least}; give at least {least}"
             )
         if vocab_size > MAX_IDS:
             raise UsageError(f"a vocabulary of {vocab_size} is too large: at most {MAX_IDS} ids are supported")

@@ -36,14 +36,14 @@ _REMEDIES = (  # by a pattern in Arrow's message
         "check the credentials in the environment (for S3 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or AWS_PROFILE), "
         "or name them in the URI's query again, which is not stored",
     ),
+    (
+        r"NETWORK_CONNECTION|curlCode|resolve host|timed? ?out|onnection",
+        "check the network and the URI's endpoint_override, and run the same command again to resume",
+    ),
     (r"\b301\b|PERMANENT_REDIRECT|region", "name the bucket's region in the URI (?region=...)"),
     (
         r"INTERNAL_FAILURE|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|HTTP status 5\d\d",
         "the store failed or was busy, after several attempts: run the same command again to resume",
-    ),
-    (
-        r"NETWORK_CONNECTION|curlCode|resolve host|timed? ?out|onnection",
-        "check the network and the URI's endpoint_override, and run the same command again to resume",
     ),
 )
 
@@ -313,11 +313,11 @@ def reason_of(error: Exception) -> str:
     """Shorten Arrow's message to one line and add the remedy.
 
     `When ...: AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, ...` ->
-    `NETWORK_CONNECTION: curlCode: 7, ... (check the network ...)`
+    `cannot reach the store: curlCode: 7, ... (check the network ...)`
     """
     full = without_secrets(" ".join(str(error).split()))
     match = re.search(r"AWS Error (\S+)(?: \[code \d+\])?(?: \([^)]*\))? during \w+ operation: (.*)", full)
-    text = f"{match[1]}: {match[2]}" if match else full
+    text = f"{match[1]}: {match[2]}".replace("NETWORK_CONNECTION", "cannot reach the store") if match else full
     text = re.split(r" Detail: | \(Request ID|\. (?=Looks like)", text)[0].rstrip(". ") or type(error).__name__
     if len(text) > _MAX_CHARACTERS:
         text = text[: _MAX_CHARACTERS - 1] + "…"

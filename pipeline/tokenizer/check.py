@@ -6,7 +6,6 @@ The texts are hard strings and a sample of the corpus, or of files that the call
 import json
 import runpy
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import InputError
-from pipeline.base.events import Listener, StageEnded, StageStarted, warn_of
+from pipeline.base.events import Listener, Notice, warn_of
 from pipeline.corpus.listing import find_files
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
@@ -92,8 +91,7 @@ def check_exports(
         if library.startswith("tokenizers 1.") and why:
             return Check(name, library, "not checked", why)
         starts = name in ("hf", CONFIGURED)  # elsewhere the caller adds what starts a text
-        stage, started_s = f"checking {library}", time.monotonic()
-        listener(StageStarted(stage, len(all_texts), "texts"))
+        listener(Notice("info", f"checking {library} ..."))
         try:
             difference = _first_difference(load(directory, tokenizer), all_texts, ids[starts])
         except Exception as error:  # whatever the library raises is what its users would meet
@@ -101,8 +99,6 @@ def check_exports(
                 why = "it would run code that comes with the tokenizer (auto_map), which is not run here"
                 return Check(name, library, "not checked", why)
             difference = f"it failed with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        finally:
-            listener(StageEnded(stage, time.monotonic() - started_s))
         same = f"the same ids on {len(all_texts):,} texts of {sum(map(len, all_texts)):,} characters"
         return Check(name, library, "different" if difference else "same", difference or same)
 

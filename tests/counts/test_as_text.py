@@ -42,7 +42,7 @@ def test_certain_pieces_are_in_every_text_with_the_mark(name: str, mark: str, ar
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
-        ("<|im_end|>", "'<|im_end|>' was never counted as text: no piece is "),
+        ("<|im_end|>", "'<|im_end|>' was never counted as text: the piece "),
         ("[INST]", "warning: '[INST]' was counted as text at most 3 times, as often as the piece 'INST'"),
         ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the piece 'low'"),
         ("<>", "warning: how often '<>' was counted as text is unknown"),

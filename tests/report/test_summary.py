@@ -93,6 +93,9 @@ def test_the_best_and_the_worst_are_marked_by_what_is_shown() -> None:
     down = Table("", ("", "x", "y"), rows, better={1: 1, 2: -1})
     assert down.marks() == {(0, 1): "worst", (1, 1): "best", (4, 1): "best"}  # all of y are alike
     assert replace(down, rows=rows[:1], better={1: -1, 2: -1}, across=True).marks() == {(0, 1): "best", (0, 2): "worst"}
+    close = Table("", ("", "x"), (("a", 0.500), ("b", 0.505)), better={1: 1})
+    assert close.marks() == {}  # less than 1 %
+    assert replace(close, rows=(("a", 0.500), ("b", 0.506))).marks() == {(0, 1): "worst", (1, 1): "best"}
     assert as_text([down, Rows((("a", ["one", "two"]), ("b", ""), ("c", 1000)))]).splitlines()[1:] == [
         *("         x  y", "  a  1.500  9", "  b  3.000  9", "  c      –  9", "  d  2.000  9", "  e  3.000  9", ""),
         *("a  one", "   two", "c  1,000"),

@@ -224,7 +224,7 @@ def test_transfer_that_breaks_off_is_continued(monkeypatch: pytest.MonkeyPatch) 
     [
         (
             "NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect; Details: Failed",
-            "NETWORK_CONNECTION: curlCode: 7, Could not connect; Details: Failed (check the network",
+            "cannot reach the store: curlCode: 7, Could not connect; Details: Failed (check the network",
         ),
         (
             "ACCESS_DENIED [code 15] during GetObject operation: Access\nDenied.",

@@ -10,7 +10,7 @@ keeps its id.
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, pairwise
 from typing import Any
 
 from pipeline import _core
@@ -123,7 +123,7 @@ class Learned:
 
     def savings(self) -> tuple[Saving, ...]:
         """Return what this many new tokens save, and half as many, and so on."""
-        halves = takewhile(bool, (len(self.new) >> times for times in range(_MOST_SAVINGS)))
+        halves = (len(self.new) >> times for times in range(len(self.new).bit_length()))
         return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
 
 
@@ -199,7 +199,6 @@ def extended(model: Model, learned: Learned) -> Model:
 
 
 PLAN_NAME = "new-tokens.parquet"
-_MOST_SAVINGS = 8
 _BYTES_PER_WORD = 32  # of a piece that is encoded, without its ids
 
 

@@ -56,38 +56,39 @@ class Savings(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return rows."""
-        rows = [("base", self.base), ("tokens before", self.tokens_before), ("savings", self.savings)]
+        rows = [("base", self.base), ("tokens before", self.tokens_before)]
         yield Rows((*rows, ("new tokens", self.new_tokens or ""), ("stopped", self.stopped)))
         yield from self.tables()
 
     def tables(self) -> list[Table]:
-        """Return what is saved in each input, or in each run that was combined, if there are several."""
-        headers = ("run or input", "tokens before", *(f"{one.new_tokens:,} new" for one in self.savings))
-        rows = tuple((name, self.runs[name][0], *(-one for one in shares)) for name, shares in self._shares())
-        forms = dict.fromkeys(range(2, len(headers)), "+.1%")
-        return [Table("Tokens by run or input", headers, rows, "Without weights.", forms)] if rows else []
+        """Return what each number of new tokens saves: in all text, and in each input or combined run, if several."""
+        shares, note = self._shares(), "Of a run or input without weights." if self.runs else ""
+        headers = ("new tokens", "tokens", "saved", "by the last doubling", *self.runs)
+        rows = tuple(
+            (one.new_tokens, one.tokens, one.saved, one.by_doubling, *(of_run[at] for _, of_run in shares))
+            for at, one in enumerate(self.savings)
+        )
+        forms = dict.fromkeys(range(2, len(headers)), ".1%")
+        return [Table("What new tokens save", headers, rows, note, forms, whole="--json")]
 
     def page(self) -> str:
         """Return a page: the plot, what was chosen, and a table."""
-        rows = tuple((one.new_tokens, one.tokens, one.saved, one.by_doubling) for one in self.savings)
-        headers = ("new tokens", "tokens of the text", "saved", "by the last doubling")
-        table = Table("Numbers of new tokens", headers, rows, forms={2: ".2%", 3: ".2%"})
-        figure, shown = self.figure(), element("section", html_of(*self.shown(), table))
-        drawn = element("section", figure_element(figure))
-        return plain_page(f"What new tokens save: {self.run}", drawn, shown, figures=[figure])
+        figure = self.figure()
+        sections = (element("section", one) for one in (figure_element(figure), html_of(*self.shown())))
+        return plain_page(f"What new tokens save: {self.run}", *sections, figures=[figure])
 
     def figure(self) -> Figure:
         """Draw the share of tokens saved over the number of new tokens, of each run that was combined, too."""
         most, before = len(self.tokens) - 1, max(self.tokens_before, 1)
         numbers = [one.new_tokens for one in self.savings]
-        counts = sorted({index * most // _MOST_POINTS for index in range(_MOST_POINTS + 1)})
+        counts = sorted({int(most ** (index / _MOST_POINTS)) for index in range(_MOST_POINTS + 1) if most})
         curve = tuple((count, round(100 * (1 - self.tokens[count] / before), 4)) for count in counts)
         marks = tuple((one.new_tokens, round(100 * one.saved, 4)) for one in self.savings)
         series = [Series("all" if self.runs else "", curve, style=0), Series("", marks, style=0, alone=True)]
         for style, (name, shares) in enumerate(self._shares(), 1):
-            points = zip([0, *numbers], [0, *(round(100 * one, 4) for one in shares)], strict=True)
+            points = zip(numbers, (round(100 * one, 4) for one in shares), strict=True)
             series.append(Series(name, tuple(points), style=style))
-        x, y = Axis("new tokens", form=",.0f", zero=True), Axis("% of the tokens saved", form=".2f", zero=True)
+        x, y = Axis("new tokens", scale="log", form=",.0f"), Axis("% of the tokens saved", form=".2f", zero=True)
         title, note = "Tokens saved by the number of new tokens", f"All counted pieces of {self.run}."
         return Figure("savings", title, "lines", x, y, tuple(series), note)
 

@@ -47,5 +47,6 @@ class Conversations:
         return cut, cut / self.count, sum(more * count for more, count in over) / tokens
 
     def __str__(self) -> str:
-        shares = ", ".join(f"{share:.0%} at most {self.longest(share):,}" for share in (0.5, 0.9, 0.99))
-        return f"{self.count:,} of {self.lengths[0][0]:,} to {self.lengths[-1][0]:,} tokens, {shares}"
+        median, most, nearly_all = (f"{self.longest(share):,}" for share in (0.5, 0.9, 0.99))
+        range_ = f"{self.count:,} of {self.lengths[0][0]:,} to {self.lengths[-1][0]:,} tokens"
+        return f"{range_}: median {median}, 90th percentile {most}, 99th {nearly_all}"

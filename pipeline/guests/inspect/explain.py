@@ -84,8 +84,7 @@ def rows_of(piece: ExplainedPiece) -> Rows:
     if piece.kind in _KINDS:
         became = f"id {piece.ids[0]}, {_KINDS[piece.kind]}"
     else:
-        tokens = ", ".join(f"{readable(token)} {id_}" for token, id_ in zip(piece.tokens, piece.ids, strict=True))
-        became = f"{'ids' if len(piece.ids) > 1 else 'id'} {tokens}"
+        became = ", ".join(f"{id_} {readable(token)}" for token, id_ in zip(piece.tokens, piece.ids, strict=True))
     merges = (
         (
             f"{readable(one.left)} + {readable(one.right)}",
@@ -225,7 +224,7 @@ def page(explanation: Explanation, tokenizer: str) -> str:
         element("p", "Each colour is a token, ␣ a space. Tokens of different pieces never merge.", class_="quiet"),
     )
     different = list({piece.piece: rows_of(piece) for piece in explanation.pieces}.values())
-    sections = [element("section", element("h2", one.title), html_of(one)) for one in different[:_SECTIONS]]
+    sections = [element("section", html_of(one)) for one in different[:_SECTIONS]]
     if len(different) > _SECTIONS:
         rest = f"The first {_SECTIONS:,} of {len(different):,} different pieces are explained here; --json has all."
         sections.append(element("p", rest, class_="quiet"))

@@ -111,20 +111,22 @@ class Measured:
         if self.by is None:
             return ()
         merges, chosen = self.by.merges, zip(*map(self.chosen, self.by.merges), strict=True)
-        even = [round(100 / len(self.names), 2)] * len(merges)
+        even = Series("an even share", tuple((one, round(100 / len(self.names), 2)) for one in merges), back=True)
         shares = [[round(100 * one / max(of, 1), 2) for one, of in zip(row, merges, strict=True)] for row in chosen]
         exact, above = "The text of each language, exact.", "Above an even share: it needs more merges to be as short."
         return (
             self._drawn("chosen-tokens", "Tokens of each language by merges", "tokens", self.by.tokens, exact),
-            self._drawn("chosen-merges", "Who chose when", "% of the merges so far", [*shares, even], above),
+            self._drawn("chosen-merges", "Who chose when", "% of the merges so far", shares, above, even),
         )
 
-    def _drawn(self, id_: str, title: str, label: str, rows: Sequence[Sequence[float]], note: str) -> Figure:
+    def _drawn(
+        self, id_: str, title: str, label: str, rows: Sequence[Sequence[float]], note: str, *more: Series
+    ) -> Figure:
         assert self.by is not None
         merges = self.by.merges
         points = [tuple(one for one in zip(merges, row, strict=True) if one[0]) for row in rows]  # a logarithm has no 0
         x, y = Axis("merges", scale="log", form=",.0f"), Axis(label, form=",.0f", zero=True)
-        return Figure(id_, title, "lines", x, y, tuple(map(Series, [*self.names, "an even share"], points)), note)
+        return Figure(id_, title, "lines", x, y, (*map(Series, self.names, points), *more), note)
 
     def _thresholds(self) -> list[tuple[Any, ...]]:
         assert self.by is not None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from pipeline.base.units import format_bytes
 from pipeline.guests.sweep.mixtures import CANDIDATE
 from pipeline.guests.sweep.rule import KINDS, Recommendation, kind_of, rate
 from pipeline.guests.sweep.sweep_worker import Point
@@ -13,7 +14,7 @@ from pipeline.merges.vocabulary import Vocabulary
 from pipeline.reports.figure import Axis, Figure, Series, size_axis
 from pipeline.reports.figure_files import write_figures
 from pipeline.reports.page import figure_element, plain_page
-from pipeline.reports.parts import Part, Rows, Table, element, html_of
+from pipeline.reports.parts import Excluded, Part, Rows, Table, element, html_of
 from pipeline.reports.result import Result
 from pipeline.storage import Location
 from pipeline.storage.atomic import write_rows
@@ -88,6 +89,10 @@ _RARE = f"Tokens that were made of pairs which occurred fewer than {LEAST_COUNT}
 _RATE = Axis("bytes per token")
 
 
+def _marked_rate(point: Point) -> float:
+    return Excluded(rate(point)) if point.last_count < LEAST_COUNT else rate(point)
+
+
 def _rates(point: Point) -> dict[str, float]:
     """Return the bytes per token of the texts that a point is judged by."""
     kind = kind_of(point)
@@ -103,11 +108,11 @@ def _pareto(
     """Draw the two texts on which the mixtures differ most: a gain in one may be a loss in the other."""
     one, other = sorted(texts[chosen.mixture], key=lambda text: -max(of[text] for of in costs.values()))[:2]
     points = {mixture: (texts[mixture][one], texts[mixture][other]) for mixture in costs}
-    series = [Series(named[at], (point,), alone=True, star=at == chosen.mixture) for at, point in points.items()]
     found = {*points.values()}
     worse = {at for at in found for it in found if it != at and it[0] >= at[0] and it[1] >= at[1]}
-    front = sorted(found - worse)
-    series.append(Series("not worse in both", tuple(front)))
+    series = [Series("best trade-offs", tuple(sorted(found - worse)), back=True)]
+    for style, (at, point) in enumerate(points.items()):
+        series.append(Series(named[at], (point,), style=style, alone=True, star=at == chosen.mixture))
     x, y = (Axis(f"bytes per token, {text}") for text in (one, other))
     note = "The star is the recommended mixture; mixtures below the line are worse in both than another one."
     title = f"Two texts against each other, {chosen.vocab_size:,} tokens"
@@ -209,9 +214,11 @@ class Swept(Result):
             at: {(text.kind, text.name): text.bytes_per_token for text in point.measured}
             for at, point in self._by_name.items()
         }
-        note = f"The geometric mean of the {KINDS[kind_of(self.points[0])]}."
+        kind = kind_of(self.points[0])
+        measured = format_bytes(sum(text.bytes for text in self.points[0].measured if text.kind == kind))
+        note = f"The geometric mean of the {KINDS[kind]}, {measured}. †: the last pair is too rare."
         tables = [
-            self._by_size("Bytes per token by size", rate, note=note),
+            self._by_size("Bytes per token by size", _marked_rate, note=note),
             self._by_size("How often the last pair occurred", lambda point: point.last_count, note=_RARE),
         ]
         for kind, title in _TITLES.items():
@@ -234,9 +241,12 @@ class Swept(Result):
         if len(drawn) == 1:
             line = Series("", tuple((size, rates[chosen, size]) for size in self.sizes))
             return [Figure("sizes", "Bytes per token by size", "lines", size_axis(self.sizes), _RATE, (line,))]
-        names = {mixture: _shortened(label) for mixture, label in labels(self.weights).items()}
+        rare = {point.mixture for point in self.points if point.vocab_size == size and point.last_count < LEAST_COUNT}
+        names = {one: _shortened(label) + "†" * (one in rare) for one, label in labels(self.weights).items()}
         more = {at: 100 * (rates[chosen, at[1]] / (value or 1) - 1) for at, value in rates.items()}
-        lines = tuple(Series(names[one], tuple((size, more[one, size]) for size in self.sizes)) for one in drawn)
+        lines = tuple(
+            Series(names[one], tuple((size, more[one, size]) for size in self.sizes), back=one in rare) for one in drawn
+        )
         title = "Tokens of each mixture, compared with the recommended one"
         y, note = Axis("% more tokens", form=".2f"), f"Than with {names[chosen]}. Less than 0.1 % is equal."
         figures = [Figure("sizes", title, "lines", size_axis(self.sizes), y, lines, note)]
@@ -264,7 +274,9 @@ class Swept(Result):
 
     @property
     def _taken(self) -> str:
-        return f"{labels(self.weights)[self.recommendation.mixture]}: {self.recommendation.vocab_size:,} tokens"
+        weights = self.weights[self.recommendation.mixture].items()
+        taken = ", ".join(by if run == CANDIDATE else f"{run} {by}" for run, by in weights)
+        return f"{taken}: {self.recommendation.vocab_size:,} tokens"
 
     @property
     def _reasons(self) -> Iterable[tuple[str, str]]:
@@ -275,7 +287,7 @@ class Swept(Result):
         """Return a table of mixtures and sizes, and the recommendation."""
         home = self.directory
         title = "Bytes per token, the geometric mean of the texts"
-        yield self._by_size(title, rate, whole=f"{home}/sweep.html")
+        yield self._by_size(title, _marked_rate, whole=f"{home}/sweep.html")
         chosen = self.recommendation.mixture
         of_run = self.candidates.get(chosen) or str(home / "mixtures" / chosen)
         written = (("tokenizer", self.brief), ("its run", of_run))
@@ -292,7 +304,7 @@ class Swept(Result):
         folded = [element("details", element("summary", one.title), html_of(one)) for one in more]
         listed = [html_of(why)], [drawn], [html_of(first)], folded
         sections = (element("section", *one) for one in listed)
-        return plain_page(f"Sweep: {self.directory}", *sections, figures=figures)
+        return plain_page(f"Mixtures and sizes: {self.directory}", *sections, figures=figures)
 
     def write_figures(self, where: Location, *, overwrite: bool) -> None:
         """Write the figures and the tables of the page as files."""

@@ -42,7 +42,7 @@ def test_info_says_what_is_dropped_and_cut(home: Path, cut: Path) -> None:
     assert f"{sum(map(unlike, whole, rows))} conversations cut to the sequence length (first: {home}" in shown
     lengths = sorted(len(row["labels"]) for row in whole)
     median = lengths[(len(lengths) - 1) // 2]
-    assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens, 50% at most {median}, " in shown
+    assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens: median {median}, 90th percentile " in shown
 
 
 def test_lengths_and_learned_shares_are_stored(home: Path, cut: Path) -> None:

@@ -26,10 +26,10 @@ TEXTS = st.one_of(st.text(), st.text(" \n\t'theofandr0é你<|a>"), st.sampled_fr
 def test_an_explanation_is_shown_in_words() -> None:
     tokenizer = Tokenizer.from_merges([(b"a", b"b")], [])
     assert repr(explain("ab c", tokenizer)).split("\n")[:4] == [
-        "ab: id ab 256",
+        "ab: 256 ab",
         "  a + b  rank 0",
         "",
-        "␣c: ids ␣ 220, c 66",
+        "␣c: 220 ␣, 66 c",
     ]
 
 

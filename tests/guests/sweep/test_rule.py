@@ -11,6 +11,7 @@ from pipeline.base.errors import UsageError
 from pipeline.guests.sweep.page import Swept
 from pipeline.guests.sweep.rule import ForModel, for_model, rate, recommend
 from pipeline.guests.sweep.sweep_worker import Measured, Point
+from pipeline.reports.parts import Table
 
 
 def test_the_predicted_size_is_the_published_one() -> None:
@@ -128,8 +129,22 @@ def test_figures_have_the_points_of_the_mixtures() -> None:
         {"a 1, b 0, c 0": 100 * (3 / math.sqrt(8) - 1), "a 0, b 1, c 0": 0, "a 0, b 0, c 1": 100 * (3 / 2.9 - 1)}
     )
     assert dict(texts.series[0].points) == pytest.approx({"0": 0, "1": 50}, abs=0.001)
-    assert [line.star for line in pareto.series] == [False, True, False, False]
-    assert [tuple(round(value, 3) for value in point) for point in pareto.series[-1].points] == [(2, 4), (3, 3)]
+    assert [line.star for line in pareto.series] == [False, False, True, False]
+    assert [line.back for line in pareto.series] == [True, False, False, False]
+    assert [tuple(round(value, 3) for value in point) for point in pareto.series[0].points] == [(2, 4), (3, 3)]
+
+
+def test_what_has_too_little_text_stands_back() -> None:
+    points = [
+        _point(name, size, one) for name, one in {"a": (4.0, 2.0), "b": (3.0, 3.0)}.items() for size in (400, 500)
+    ]
+    points = [replace(one, last_count=19 if one.mixture == "a" or one.vocab_size == 500 else 20) for one in points]
+    swept = Swept(Path(), tuple(points), (), recommend(points, ForModel()), (), {"a": {"a": "1"}, "b": {"b": "1"}})
+    table, _ = swept.shown()
+    assert isinstance(table, Table)
+    assert {at for at, mark in table.marks().items() if mark == "excluded"} == {(0, 2), (0, 3), (1, 3)}
+    assert [cell[-1] == "†" for row in table.texts() for cell in row[2:]] == [True, True, False, True]
+    assert [(line.name, line.back) for line in swept.figures()[0].series] == [("a 1, b 0†", True), ("a 0, b 1", False)]
 
 
 def test_numbers_of_the_model_are_read_or_refused() -> None:
