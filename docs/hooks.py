@@ -3,6 +3,8 @@
 <!-- figure cuts -->            a drawing of figures.py
 <!-- chart trainers -->         a chart of benchmarks/plots
 
+Next to each page stands its Markdown, for agents, and llms.txt lists all of them (llmstxt.org).
+
 `python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
 options, after each <!-- reference of train --> the signature and docstring of the function, and after
 <!-- list of patterns --> those that have names, with their expressions, and after <!-- list of numbers --> the numbers
@@ -28,11 +30,31 @@ _MADE_MARKS = re.compile(
     r"^<!-- (?:(?:options|reference|list) of \S+|end of (?:options|reference|list)) -->$", re.MULTILINE
 )
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+_pages: dict[str, str] = {}  # Markdown by path, of a build
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace the marks of a page by their content; what those of the reference enclose is in the page already."""
-    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), _MADE_MARKS.sub("", markdown))
+    without = _MADE_MARKS.sub("", markdown)
+    _pages[page.file.src_uri] = _COMMENT.sub("", without)
+    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), without)
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write the Markdown of each page, and llms.txt, which lists them with their titles and first sentences."""
+    home, lines = Path(config["site_dir"]), [f"# {config['site_name']}", "", f"> {config['site_description']}", ""]
+    for path, markdown in sorted(_pages.items()):
+        (home / path).write_text(markdown, encoding="utf-8")
+        title, *paragraphs = re.split(r"\n\s*\n", markdown[markdown.index("# ") :])
+        first = next((text for text in paragraphs if re.match(r"[\w*[]|`[^`]", text)), "")
+        sentence = re.split(r"(?<=[.:])\s", _plain(first))[0].rstrip(".:")
+        lines.append(f"- [{title.removeprefix('# ')}]({path}): {sentence}")
+    (home / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _plain(markdown: str) -> str:
+    return " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", markdown).replace("**", "").split())
 
 
 def _content(kind: str, name: str) -> str:

@@ -27,7 +27,7 @@ README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
     *("explanation/comparison.md", "how-to/chat-data.md", "how-to/exporting.md", "how-to/extending.md"),
-    *("how-to/formats.md", "how-to/memory.md", "how-to/mixing.md", "how-to/slurm.md"),
+    *("how-to/formats.md", "how-to/memory.md", "how-to/mixing.md", "how-to/recipes.md", "how-to/slurm.md"),
     *("reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
 }
 DOCS = pages.PAGES.parent
@@ -134,7 +134,14 @@ def test_the_readme_is_short_and_installs_in_one_line() -> None:
 
 
 def test_links_lead_to_files_and_headings() -> None:
-    named = ("README.md", "CONTRIBUTING.md", "benchmarks/README.md", "benchmarks/NOTES.md", "data/README.md")
+    named = (
+        "README.md",
+        "AGENTS.md",
+        "CONTRIBUTING.md",
+        "benchmarks/README.md",
+        "benchmarks/NOTES.md",
+        "data/README.md",
+    )
     for path in (pages.HOME / name for name in named):
         content = path.read_text(encoding="utf-8")
         for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", content):
@@ -150,6 +157,12 @@ def test_paths_that_contributing_names_exist() -> None:
     for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")):
         homes = (pages.HOME / home / name for home in (".", "pipeline", "pipeline/native", "pipeline/tokenizer"))
         assert name.startswith(("counts/0", "published/")) or any(home.exists() for home in homes), name
+
+
+def test_each_example_is_shown_and_run_by_a_page() -> None:
+    shown = {block.title: block.text for page in ALL for block in pages.blocks(_content(page)) if block.title}
+    for example in (DOCS / "examples").iterdir():
+        assert shown[example.name].strip() == example.read_text("utf-8").strip(), example
 
 
 def test_every_page_is_two_clicks_from_the_readme() -> None:
@@ -233,6 +246,16 @@ def test_pages_fit_the_window_and_ask_no_other_host(site: Path, browser: Any, wi
         assert width < 1280 or page.evaluate(code) == [], path
     page.close()
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
+
+
+@pytest.mark.slow
+def test_agents_find_the_markdown_of_each_page_in_one_list(site: Path) -> None:
+    listed = re.findall(r"^- \[(.+)\]\((.+\.md)\): (\S.*)", (site / "llms.txt").read_text("utf-8"), re.MULTILINE)
+    assert {path for _, path, _ in listed} == {page.as_posix() for page in ALL}
+    for title, path, _ in listed:
+        twin = (site / path).read_text("utf-8")
+        assert f"# {title}\n" in twin
+        assert "<!--" not in twin
 
 
 @pytest.mark.slow
