@@ -42,7 +42,8 @@ def merge_and_export(
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
     run = manifest.store_merging(run, options)
-    counted = count_again(runner, run, counted, options)
+    if counted.coarse is None:
+        counted = count_again(runner, run, counted, options)
     run.directory.require_lock()
     learning = merge.learning_of(run, options)
     learned = merge.learn(runner, learning, counted, options)

@@ -11,7 +11,7 @@ from pipeline.commands.combine import copy_counts
 from pipeline.commands.count import summary_of_part
 from pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from pipeline.counts.as_text import bounds
-from pipeline.counts.coarse import count_part_again, refuse_without_texts
+from pipeline.counts.coarse import count_again, count_part_again, refuse_without_texts
 from pipeline.counts.count import STAGE as COUNTING
 from pipeline.counts.count import combine_again, input_bytes
 from pipeline.counts.counted import Counted, require_counted
@@ -105,8 +105,11 @@ def open_merging(
         before = run.manifest
         if is_other := new.weights != before.weights:
             counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
-        if origin is not None and options.first_stage is not None:
+        is_new = options.overwrite or not any(existing([run.merges_path]))
+        if origin is not None and options.first_stage is not None and is_new:
             own = replace(run, manifest=_with_weights_of(before, new))
+            with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+                counted = count_again(runner, own, counted, options)
             known = own if same_location(origin, location) else manifest.require(origin)
             merge.take_first_stage(runner, known, own, options)
         if options.overwrite:

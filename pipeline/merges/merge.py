@@ -24,7 +24,6 @@ from pipeline.run.options import TrainOptions
 from pipeline.run.patterns import coarse_pattern, cut_by
 from pipeline.run.runner import OF_SUPERWORDS, Runner, Stage
 from pipeline.storage import Location, existing, remove
-from pipeline.storage.atomic import make_directory
 
 STAGE = "merging"
 
@@ -119,7 +118,6 @@ def take_first_stage(runner: Runner, origin: Run, run: Run, options: TrainOption
     merging = manifest.merging_of(options)
     known, own = (replace(one, manifest=replace(one.manifest, merging=merging)) for one in (origin, run))
     if any(existing([origin.merges_path])):
-        make_directory(run.coarse_location)
         first = origin.merges_path, known.manifest.first_stage_fingerprint()
         runner.executor.one(merge_worker.copy, (first, learning_of(own, options).first))
 

@@ -237,6 +237,8 @@ def test_merges_that_a_run_has_are_the_first_stage(words: list[Any], corpus: Pat
         output = tmp_path / "other"
         words = ["--output", output]
     asked = ["merge", tmp_path / "run", "--vocab-size", 500, "--superwords-from", 400]
+    assert "--superwords-from" in refused(run(*asked), 1)
+    assert not (tmp_path / "run/superwords").exists()  # nothing is counted for what is refused
     assert stages(*asked, *words) == {"counting superwords", "merging superwords"}
     assert pipeline.load(output).merges[:144] == plain.merges[:144]
     assert "merges" in pipeline.verify_run(output)
