@@ -18,6 +18,7 @@ from pipeline.merges import forecast, merge, merge_worker
 from pipeline.merges.merge_list import MergeList, size_that_repays
 from pipeline.reports.numbers import Numbers
 from pipeline.reports.summary import OtherSize, Summary
+from pipeline.reports.verdict import rewritten
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.options import TrainOptions, flag_of, without_defaults
@@ -57,6 +58,9 @@ def merge_and_export(
     sections = report.sections_of(runner.executor, run, trained, runner.listener)
     for advice in itertools.chain.from_iterable(section.advice for section in sections):
         runner.warn(str(advice))
+    if numbers is not None and (changed := rewritten(numbers)):
+        remedy = "decoding returns the normal form; with --normalize none text stays as it is"
+        runner.warn(f"in a sample of the corpus {changed}: {remedy}")
     summary = report.write_summary(
         runner,
         run,

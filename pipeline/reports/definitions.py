@@ -126,6 +126,13 @@ TEXT = (
     ),
     Number("tokens", "tokens", "Tokens of the text.", _amount("tokens"), -1, ",d", brief=True),
     Number(
+        "lines",
+        "lines",
+        "Lines that are not blank.",
+        _amount("lines"),
+        form=",d",
+    ),
+    Number(
         "bytes_per_token",
         "bytes per token",
         "Bytes that are not lost, over tokens.",

@@ -25,7 +25,7 @@ _CODE = re.compile(
     r"(?i)\bcode\b|\.(?:[chjrm]|cc|cpp|cs|cu|f90|go|hs|hpp|java|jl|js|kt|lua|php|pl|py|rb|rs|scala|sh|sql|swift|tsx?)$"
 )
 _OF_SCRIPTS = [
-    NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole", "round_trip")
+    NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole", "lines", "round_trip")
 ]
 
 Interval = tuple[float, float]

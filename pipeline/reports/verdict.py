@@ -13,7 +13,7 @@ from pipeline.reports.result import Advice, prices
 from pipeline.reports.tokens import BROKEN, script_of_character
 
 WHO_PAYS, SKIPPED = "Who pays", "Skipped input"  # questions
-_MOST_LANGUAGES = 3
+_MOST_LANGUAGES, _MOST_SCRIPTS = 3, 4
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 _LEAST_SHARE, _LEAST_OF_SENTENCE = 0.001, 0.25  # of the corpus, so that it has a script; of a sentence's letters
 _ASCII_LETTERS = 52  # which are tokens of every vocabulary
@@ -36,7 +36,7 @@ def verdict(
         "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
         WHO_PAYS: who_pays,
         "Broken tokens": _broken(numbers),
-        SKIPPED: "; ".join(lost) or "nothing was skipped or altered",
+        SKIPPED: "; ".join([*lost, *filter(None, [rewritten(numbers)])]) or "nothing was skipped or altered",
         **answers,
         **({WHO_PAYS: who_pays} if _is_parallel(numbers) else {}),
     }
@@ -149,6 +149,18 @@ def _languages(numbers: Numbers) -> str:
     if not named:
         return f"no language takes {_TIMES_ENGLISH} {what}{without}"
     return f"{', '.join(named)} {what}; Gini {gini(list(listed.values())) or 0:.2f}{without}"
+
+
+def rewritten(numbers: Numbers) -> str:
+    """Say how many lines of which scripts in the sample decoding does not return, which NFC rewrites; empty if none."""
+    scripts = () if numbers.sample is None else numbers.sample.tokenizers[0].scripts
+    shares = {one.name: (1 - one.numbers.get("round_trip", 1), int(one.numbers.get("lines", 0))) for one in scripts}
+    most = sorted((of for of in shares.items() if of[1][0] > 0), key=lambda of: (-of[1][0], of[0]))
+    if not most:
+        return ""
+    named = [f"{share:.1%} of {format_count(lines, 'lines')} in {name}" for name, (share, lines) in most]
+    more = [f"and of {len(most) - _MOST_SCRIPTS} more scripts"] if len(most) > _MOST_SCRIPTS else []
+    return f"NFC rewrites {', '.join([*named[:_MOST_SCRIPTS], *more])}"
 
 
 def _broken(numbers: Numbers) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shlex
 import unicodedata
 from pathlib import Path
@@ -11,7 +12,7 @@ from command import run, succeeded
 
 import pipeline
 from pipeline.reports.numbers import SENTENCES
-from pipeline.reports.verdict import recommended_size, sentences_of_corpus, verdict
+from pipeline.reports.verdict import SKIPPED, recommended_size, rewritten, sentences_of_corpus, verdict
 
 LATIN = {"English", "German", "Spanish", "Turkish", "Vietnamese"}
 
@@ -76,7 +77,9 @@ def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_fo
         weights = [7] * 2 if len(files) == 2 else None
         pipeline.train(files, output=home, vocab_size=600, normalize="nfc", weights=weights)
         numbers = pipeline.report(home).numbers
-        found.append((verdict(numbers, ()), recommended_size(numbers.merged, 600)))
+        rows = dict(verdict(numbers, ()))
+        assert ("NFC rewrites" in rows.pop(SKIPPED)) == (layout != layouts[-1])
+        found.append((rows, recommended_size(numbers.merged, 600)))
     assert found == [found[0]] * len(layouts)
 
 
@@ -111,3 +114,27 @@ def test_a_merge_names_the_command_of_the_report_that_it_replaces(trained: Path,
         assert ("had a report with --held-out, --compare, --hidden-size, which this" in result.stderr) == bool(words)
         assert (f"to make it again: {shlex.join(again)}" in result.stderr) == bool(words)
     assert "made_by" not in json.loads((trained / "report.json").read_text())
+
+
+def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bengali has letters that NFC takes apart; decomposed Latin is composed."""
+    lines = {
+        "Bengali": ["\u09ac\u09be\u09a1\u09bc\u09bf", "\u09aa\u09dc\u09be \u09af\u09be\u09df", "\u09aa\u09dc\u09bf"]
+        * 9,
+        "Latin": ["cafe\u0301 low", "low lower", "lowest", "newer"] * 9,
+        "Cyrillic": ["\u043f\u0440\u0438\u0432\u0435\u0442"] * 9,
+    }
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "text")
+    text = "\n".join(line for listed in lines.values() for line in listed)
+    (tmp_path / "a.txt").write_text(text)
+    changed = {
+        script: [unicodedata.normalize("NFC", line) != line for line in listed] for script, listed in lines.items()
+    }
+    shares = {script: sum(listed) / len(listed) for script, listed in changed.items()}
+    assert 0 == shares["Cyrillic"] < shares["Latin"] < shares["Bengali"] < 1
+    said = f"NFC rewrites {shares['Bengali']:.1%} of 27 lines in Bengali, {shares['Latin']:.1%} of 36 lines in Latin"
+    with pytest.warns(UserWarning, match=re.escape(f"in a sample of the corpus {said}: decoding returns")):
+        pipeline.train(tmp_path / "a.txt", output=tmp_path / "nfc", vocab_size=280, normalize="nfc")
+    assert dict(verdict(pipeline.report(tmp_path / "nfc").numbers, ()))["Skipped input"] == said
+    pipeline.train(tmp_path / "a.txt", output=tmp_path / "plain", vocab_size=280)  # warnings are errors
+    assert rewritten(pipeline.report(tmp_path / "plain").numbers) == ""
