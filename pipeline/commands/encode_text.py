@@ -19,7 +19,7 @@ from pipeline.tokenizer.tokenizer import Tokenizer
 _SHOWN = 60  # characters of what was typed, in a message
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Streamed(Result):
     """What is printed while it is made: lines of ids, or bytes of texts. name: of all of it as JSON."""
 

@@ -57,7 +57,7 @@ def plain_page(title: str, *sections: Html, figures: Sequence[Figure] = ()) -> s
     return template.substitute(
         title=escaped(title),
         style=(_HERE / "page.css").read_text("utf-8"),
-        content=escaped(*sections),
+        content=re.sub("<section><h3>(.+?)</h3>", r"<section><h2>\1</h2>", escaped(*sections)),
         version=__version__,
         scripts=allowed,
         drawing=drawing,

@@ -215,14 +215,14 @@ def sentences_table(numbers: Numbers) -> Table:
     if numbers.references:
         note += " A reference stands in for a tokenizer that is in no cache here: its tokens were counted beforehand."
     title, last = "Tokens of the same text in several languages", ("Gini over the languages", "", *numbers.ginis)
-    return _across(title, ("language", "times English", *names), (*rows, last), note, 2, -1)
+    return _across(title, ("text", "times English", *names), (*rows, last), note, 2, -1)
 
 
 def fallback_table(numbers: Numbers) -> Table:
     """The share of single bytes of characters in the same text in several languages."""
     rows = tuple((sentence.language, *sentence.fallback) for sentence in numbers.sentences)
     note = "The share of tokens that are one byte of a longer character, in the same sentences."
-    headers = ("language", *(name for name, _ in numbers.tokenizers))
+    headers = ("text", *(name for name, _ in numbers.tokenizers))
     table = _across("Single bytes by language", headers, rows, note, 1, -1)
     return replace(table, forms=dict.fromkeys(table.better, ".1%"))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,11 @@ def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, repor
         assert min(view.evaluate(sizes)) >= 11.5
         if made != _of_a_run:
             require_reachable(view)
+        seen = "[...document.querySelectorAll('h1, h2, h3, h4')].filter((one) => one.offsetParent)"
+        levels = view.evaluate(f"{seen}.map((one) => Number(one.tagName[1]))")
+        assert made == _of_rows or all(after <= before + 1 for before, after in pairwise(levels))
+        targets = "[...document.querySelectorAll('nav a')].map((one) => document.querySelector(one.hash) !== null)"
+        assert view.evaluate(targets) == [True] * (5 * (made == _of_a_run))
 
 
 def require_figures(view: Any, scheme: str) -> None:

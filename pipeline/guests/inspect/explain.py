@@ -107,7 +107,7 @@ def _why(apart: Apart) -> str:
     return f"no merge joins them{made}{lost}"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Explanation(Result):
     """The pieces of a text in order, and all of its ids. Neighbours in different pieces never merge."""
 
@@ -117,8 +117,6 @@ class Explanation(Result):
     def shown(self) -> Iterable[Part]:
         """Return rows for each piece."""
         return list(map(rows_of, self.pieces)) or [Note("no ids", "the text is empty")]
-
-    __repr__ = Result.__str__
 
 
 class Explainer:

@@ -179,7 +179,7 @@ def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tu
         if savings:
             because = f"every size up to {size:,} is worth it: the last doubling saves {savings[-1]:.1%}"
             because += f" of the tokens, not less than {LEAST_SAVING:.0%}"
-            unless = f"with a limit above {savings[-1]:.1%} it would be smaller"
+            unless = f"limit {LEAST_SAVING:.0%}: smaller only above {savings[-1]:.1%}"
     compared = prices(tokens, size) if tokens[size] else ""
     return size, Advice("size", f"{size:,}", "; ".join(filter(None, (because, compared))), unless, evidence=evidence)
 
