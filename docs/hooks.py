@@ -76,20 +76,35 @@ def with_reference(markdown: str) -> str:
 
 
 def options_of(name: str) -> str:
-    """Return a table of all options of a command by their groups."""
+    """Return a table of the options of a command by their groups; those that `train` has, too, are only named."""
+    rows, groups = ["| option | |", "|---|---|"], _options_of(name)
+    known = {row for listed in _options_of("train").values() for row in listed} if name != "train" else set()
+    for title, listed in groups.items():
+        if own := [row for row in listed if row not in known]:
+            rows += [f"| **{title}** | |", *(f"| <code>{flags}{value}</code> | {text} |" for flags, value, text in own)]
+    if same := [f"`{row[0].split(', ')[0]}`" for listed in groups.values() for row in listed if row in known]:
+        rows.append(f"| **As of [`train`](#train)** | {', '.join(same)} |")
+    return "\n".join(rows)
+
+
+def _options_of(name: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Return the options of a command by their groups: flags, what they take, and help."""
     import click
 
     from pipeline.cli import all_commands
 
-    rows, command = ["| option | |", "|---|---|"], all_commands()[name]
+    command, found = all_commands()[name], dict[str, list[tuple[str, str, str]]]()
     for title, flags in command.groups(click.Context(command)).items():
-        rows.append(f"| **{title}** | |")
-        for flag in flags:
-            if flag.is_eager:  # --help, which click spells as its first caller does
-                continue
-            metavar = "" if flag.is_flag else f" {flag.metavar or 'VALUE'}"
-            rows.append(f"| <code>{_cell(', '.join(flag.opts) + metavar)}</code> | {_cell(flag.help or '')} |")
-    return "\n".join(rows)
+        shown = [flag for flag in flags if not flag.is_eager]  # --help, which click spells as its first caller does
+        found[title] = [
+            (
+                _cell(", ".join(flag.opts)),
+                "" if flag.is_flag else f" {_cell(flag.metavar or 'VALUE')}",
+                _cell(flag.help or ""),
+            )
+            for flag in shown
+        ]
+    return found
 
 
 def list_of(name: str) -> str:
