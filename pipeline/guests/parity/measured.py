@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.base.errors import PipelineError
+from pipeline.counts.counted import text_counters
 from pipeline.executors import Executor
-from pipeline.guests.parity.parity_worker import LANGUAGE, ByMerges, MeasureTask, Parity, measure
+from pipeline.guests.parity.parity_worker import LANGUAGE, ByMerges, MeasureTask, Parity, lengths_of, measure
 from pipeline.merges import merge, merge_worker
 from pipeline.merges.merge_list import LEAST_COUNT
 from pipeline.reports.definitions import reference_of
@@ -20,7 +21,7 @@ from pipeline.reports.verdict import WHO_PAYS
 from pipeline.run import manifest
 from pipeline.run.manifest import Run
 from pipeline.run.patterns import pattern_of
-from pipeline.storage import Location
+from pipeline.storage import Location, named
 from pipeline.tokenizer.export import Trained
 
 THRESHOLDS = (2, 5, LEAST_COUNT, 50)
@@ -67,8 +68,7 @@ class Measured:
         columns += [(*own, sum(own)) for own in (self.chosen(merges), self.chosen(merges, _HARDLY_EVER))]
         texts = tuple(None if one is None else f"{one:.3f}" for one in ginis)
         rows = (*zip((*self.names, "all"), *columns, strict=True), ("Gini coefficient", *texts, None, None))
-        note = "Gini coefficient: how much the texts differ in length; 0 if all are equal."
-        return Table("Languages", tuple(headers), rows, note, forms)
+        return Table("Languages", tuple(headers), rows, _ABOUT_GINI, forms)
 
     def who_pays(self) -> str:
         """Say how the same text and plain merges compare, as far as they are known."""
@@ -161,6 +161,7 @@ class Measured:
         return (Advice("rare merges", f"--min-frequency {LEAST_COUNT}", because, unless, evidence=evidence),)
 
 
+_ABOUT_GINI = "Gini coefficient: how much the texts differ in length; 0 if all are equal."
 _ABOUT_RARE = (
     "From these merges: each that occurred fewer times is left out, unless another one needs it. The changes are upper "
     "bounds. With --min-frequency, other languages choose in its place."
@@ -179,7 +180,7 @@ def section(executor: Executor, run: Run, trained: Trained) -> Section | None:
     parity, [size, *_] = run.manifest.chooser.parity, trained.options.vocab_size
     learned = trained.merges(size)
     if learned.choices is None:
-        return None
+        return None if trained.options.first_stage is None else _with_superwords(executor, run, trained, size)
     by, plain, missing = None, None, list[tuple[str, str]]()
     try:
         by = executor.one(measure, MeasureTask(parity, trained, size, THRESHOLDS))
@@ -210,6 +211,26 @@ def section(executor: Executor, run: Run, trained: Trained) -> Section | None:
         numbers["plain"] = plain
     verdict = {WHO_PAYS: answer} if (answer := found.who_pays()) else {}
     return Section(rows, numbers, found.tables(), found.advice(), found.figures(), verdict)
+
+
+def _with_superwords(executor: Executor, run: Run, trained: Trained, size: int) -> Section | None:
+    """Return the tokens of each language's text with superwords; None if a second count is gone."""
+    names, source = [language.name for language in run.manifest.chooser.parity.languages], run.manifest.source
+    assert source is not None, "languages choose"
+    try:
+        runs = [manifest.require(named(one.run)) for one in source.mixed]
+        tasks = [(trained.model(size), text_counters(one, coarse=True)) for one in runs]
+        sizes = [found for _, found in executor.run(lengths_of, tasks)]
+    except PipelineError:
+        return None
+    before, after = (gini(column) or 0.0 for column in zip(*sizes, strict=True))
+    rows = (*((name, *one, one[0] / max(one[1], 1)) for name, one in zip(names, sizes, strict=True)),)
+    headers, gini_row = ("language", "bytes", "tokens", "bytes per token"), ("Gini coefficient", before, after, None)
+    table = Table("Languages", headers, (*rows, gini_row), _ABOUT_GINI, {3: ".3f"})
+    differ = f"a Gini coefficient of {before:.3f} in bytes, {after:.3f} in tokens with superwords"
+    said = (("languages", f"{len(names)}, whose texts differ in length by {differ}"),)
+    measured = [{"name": name, "bytes": one[0], "tokens": one[1]} for name, one in zip(names, sizes, strict=True)]
+    return Section(said, {"measured": measured, "gini_before": before, "gini_after": after}, (table,))
 
 
 def plain_of(output: Location) -> Location:

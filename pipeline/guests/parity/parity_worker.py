@@ -21,8 +21,9 @@ from pipeline.merges.merge_list import Choices, MergeList
 from pipeline.merges.merge_worker import MergeTask, OnMerged, as_list
 from pipeline.merges.vocabulary import Vocabulary
 from pipeline.run.directory import fingerprint
-from pipeline.storage import parse_location
+from pipeline.storage import Location, parse_location
 from pipeline.tokenizer.export import Trained
+from pipeline.tokenizer.model import Model
 
 LANGUAGE = "language"  # the column of a merge list: which one chose a merge, null for all together
 _MOST = 1_000_000  # merges, and last choices that are remembered
@@ -252,6 +253,19 @@ def measure(task: MeasureTask) -> ByMerges:
     tokens = [[sum(map(mul, one, of)) for of in parts] for one in uses]
     without = tuple(zip(*(one[len(steps) :] for one in tokens), strict=True))
     return ByMerges(steps, tuple(tuple(one[: len(steps)]) for one in tokens), tuple(map(len, kept)), without)
+
+
+def lengths_of(model_and_counters: tuple[Model, Sequence[tuple[Location, str]]]) -> tuple[int, int]:
+    """Return the bytes and the tokens of counters; `RunDirectoryError` if one is missing."""
+    model, counters = model_and_counters
+    lengths = {id_: len(token) for id_, token in model.vocabulary.tokens.items()}
+    size = tokens = 0
+    for path, mark in counters:
+        with open_counter(path, fingerprint=mark) as counter:
+            uses = model.uses(counter.read_all())
+        tokens += sum(uses)
+        size += sum(length * uses[id_] for id_, length in lengths.items())
+    return size, tokens
 
 
 def _kept(vocabulary: Vocabulary, counts: Sequence[int], least: int) -> set[int]:

@@ -116,9 +116,11 @@ def test_files_in_published_shapes_are_cut_by_the_new_pattern_only(shape: str, t
     (tmp_path / "a.txt").write_text(f"{text}{published.EOT}{text}", newline="")
     counted = pipeline.count(tmp_path / "a.txt", like=tmp_path / "base", output=tmp_path / "run").directory
     given = {"add": 150, "superword_pattern": "superbpe", "superword_words": "none"}
-    ours = pipeline.extend(tmp_path / "base", counted, **given, output=tmp_path / "made").tokenizer
+    done = pipeline.extend(tmp_path / "base", counted, **given, output=tmp_path / "made")
+    ours, marks = done.tokenizer, {*done.tokenizer.special_tokens.values()}  # are in no piece
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "made/tokenizer.json"))
     assert any(b" " in token.strip(b" ") for token in ours.vocab.values())
+    assert done.after == 2 * sum(id_ not in marks for id_ in theirs.encode(text, add_special_tokens=False).ids)
     for probe in [*published.HARD, text]:
         assert ours.encode(probe) == theirs.encode(probe).ids
 

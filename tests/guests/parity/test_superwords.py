@@ -73,6 +73,11 @@ def test_limits_options_of_parity_and_verification(weights: dict[str, Any], tmp_
     expected = train_reference(pieces, 94, known=known, max_words=4, no_colon=True, min_frequency=2 * scale)
     ids = found.vocabulary
     assert list(zip(ids.left, ids.right, strict=True)) == [pair[:2] for pair in expected]
+    [section] = json.loads((tmp_path / "run/report.json").read_text())["sections"]
+    for measured, path in zip(section["numbers"]["measured"], languages.values(), strict=True):
+        parts = path.read_bytes().decode().split(EOT)
+        lengths = len("".join(parts).encode()), sum(len(found.encode(part)) for part in parts)
+        assert (measured["bytes"], measured["tokens"]) == lengths
     verified = pipeline.verify_run(tmp_path / "run")
     assert verified["first stage"].startswith("44, each chosen by its language")
     assert verified["merges"].startswith("94, each the right one")
