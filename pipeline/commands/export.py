@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipeline.base.errors import UsageError
-from pipeline.base.printable import UNBOUNDED, printable, wrapped
+from pipeline.base.printable import printable, wrapped
 from pipeline.commands.report import add_checks
 from pipeline.counts.as_text import bounds_at
 from pipeline.pattern.translate import not_in_tokenizers_1
@@ -42,7 +42,7 @@ class WrittenFiles(Result):
         """All of it."""
         return str(self)
 
-    def text(self, columns: int = UNBOUNDED) -> str:
+    def text(self, columns: int) -> str:
         """Return the paths, and what was checked."""
         lines = (*self.written, *self.checks, *filter(None, [self.uploaded]))
         return "\n".join(wrapped(printable(line), columns) for line in lines)

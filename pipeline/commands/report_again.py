@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipeline.base.errors import RunDirectoryError, UsageError
 from pipeline.base.events import Listener, Notice
-from pipeline.base.printable import UNBOUNDED, printable_lines
+from pipeline.base.printable import printable_lines
 from pipeline.base.units import format_count
 from pipeline.commands.held_out import choice_of, short_names, split_names
 from pipeline.commands.report import (
@@ -116,7 +116,7 @@ class WrittenReport(Result):
         """The paths, a line each."""
         return printable_lines(self.written)
 
-    def text(self, columns: int = UNBOUNDED) -> str:
+    def text(self, columns: int) -> str:
         """Return the paths, whole."""
         del columns
         return self.brief

@@ -90,7 +90,7 @@ class Items:
     items: tuple[tuple[str, str], ...]
     note: str = ""
 
-    def text(self, columns: int = UNBOUNDED) -> str:
+    def text(self, columns: int) -> str:
         """Return the first ones in a line."""
         first = ", ".join(f"{text} {more}".rstrip() for text, more in self.items[:_MOST_ITEMS])
         return wrapped(printable(f"{self.title}: {first}" if first else self.title), columns)

@@ -75,12 +75,12 @@ class Result:
         values: dict[str, Any] = plain(self)
         return values
 
-    def text(self, columns: int = UNBOUNDED) -> str:
+    def text(self, columns: int) -> str:
         """Return what is shown as text. columns: of the terminal that it is for."""
         return as_text(self.shown(), columns)
 
     def __str__(self) -> str:
-        return self.text()
+        return self.text(UNBOUNDED)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -150,7 +150,7 @@ def time_and_memory(
     times: Mapping[str, float | None], retries: int, peak_memory_bytes: int, cluster: ClusterUse | None
 ) -> str:
     """Say how long each stage took, what had to be repeated, and the most memory, in one row."""
-    known = [s for s in times.values() if s is not None]
+    known = list(filter(None, times.values()))
     total = [f"total {sum(known):.2f} s"] if len(known) > 1 else []
     stages = (f"{name} {'kept' if s is None else f'{s:.2f} s'}" for name, s in times.items())
     words = [", ".join([*stages, *total])]
