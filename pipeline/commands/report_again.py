@@ -99,7 +99,7 @@ class WrittenReport(Result):
 
     written: tuple[Location, ...]
     hint: str = ""
-    numbers: Numbers | None = field(default=None, metadata=NOT_STORED)
+    numbers: Numbers | None = None
     parts: tuple[Part, ...] = field(default=(), metadata=NOT_STORED)
 
     event = "reported"
@@ -167,7 +167,9 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         figures = [*page_figures(numbers), *made_again.added_figures]
         write_figures(extras.figures, figures, tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
-    return WrittenReport(written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"]))
+    return WrittenReport(
+        written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"], *shown["numbers"])
+    )
 
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:

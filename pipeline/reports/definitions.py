@@ -33,7 +33,8 @@ class Number:
 
     def shown(self, value: float) -> str:
         """Return a value as text."""
-        return format(value, ",g" if self.form == ",d" else self.form)
+        counted = self.form == ",d" and float(value).is_integer()
+        return f"{value:,.0f}" if counted else format(value, self.form.replace("d", "g"))
 
 
 def values(numbers: Iterable[Number], counted: object) -> dict[str, float]:

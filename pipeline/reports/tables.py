@@ -35,8 +35,8 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
             *parallel_tables(numbers),
             *(sentences_table(numbers), fallback_table(numbers)),
             *([] if sample is None else [*superword_tables(sample), *sample_tables(numbers, sample)]),
-            *([] if sample is None else [all_numbers(numbers, sample), *digit_tables(sample)]),
         ],
+        "numbers": [] if sample is None else [all_numbers(numbers, sample), *digit_tables(sample)],
         "vocabulary": [special_token_table(numbers), *kinds, scripts],
         "problems": [*problems, losses],
     }
@@ -143,7 +143,7 @@ def sample_tables(numbers: Numbers, sample: Sample) -> list[Table]:
     tables = []
     for kind, note in (("source", ""), ("script", of_scripts)):
         listed: tuple[TextMeasures, ...] = getattr(this, f"{kind}s")
-        if kind == "source" and len(listed) < 2:
+        if kind == "source" and (len(listed) < 2 or (this.costs and not others)):  # the table of languages has more
             continue
         if others:
             known = [

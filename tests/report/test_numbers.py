@@ -7,8 +7,10 @@ import re
 import tracemalloc
 from array import array
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -207,7 +209,9 @@ def measured_alone(tokenizer: MeasuredTokenizer, texts: list[tuple[str, str]]) -
     return found
 
 
-def measured(vocab: dict[int, bytes], cut: dict[str, list[int]], names: str = "ab") -> measure.TokenizerMeasures:
+def measured(
+    vocab: dict[int, bytes], cut: dict[str, list[int]], names: Sequence[str] = "ab"
+) -> measure.TokenizerMeasures:
     """Measure texts whose ids are given, each a source of its own."""
     tokenizer = MeasuredTokenizer(lambda text: [(cut[text], text.encode())], vocab, len(vocab))
     return measured_alone(tokenizer, list(zip(names, cut, strict=False)))
@@ -397,3 +401,77 @@ def test_a_token_of_megabytes_takes_a_few_times_its_own_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10 * len(token)
+
+
+@given(st.text("aé東🌉 1", max_size=24), st.lists(st.integers(1, 4), min_size=1, max_size=40))
+def test_split_characters_are_those_with_bytes_in_several_tokens(text: str, sizes: list[int]) -> None:
+    data, cut = text.encode(), list[bytes]()
+    for size in sizes * 30:
+        cut += [data[:size]] if data else []
+        data = data[size:]
+    vocab = dict(enumerate(dict.fromkeys(cut)))
+    ids = {token: id_ for id_, token in vocab.items()}
+    found = measured(vocab, {text: [ids[token] for token in cut]}).whole.numbers
+    owner = [number for number, token in enumerate(cut) for _ in token]
+    at = several = split = 0
+    for character in text:
+        several += (size := len(character.encode())) > 1
+        split += len({*owner[at : at + size]}) > 1
+        at += size
+    assert found.get("split") == (pytest.approx(1000 * split / several) if several else None)
+    broken = sum(not re.fullmatch(r"[^\udc80-\udcff]+", one.decode(errors="surrogateescape")) for one in cut)
+    assert found.get("integrity") == (pytest.approx(1 - broken / len(cut)) if cut else None)
+
+
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=30))
+def test_renyi_efficiency_equals_the_formula_in_numpy(counts: list[int]) -> None:
+    shares = np.array([count for count in counts if count]) / max(sum(counts), 1)
+    for order in (1, 2, 2.5, 3):
+        if len(shares) < 2:
+            assert formulas.renyi_efficiency(counts, order) == (0 if len(shares) else None)
+            continue
+        entropy = -(shares * np.log2(shares)).sum() if order == 1 else np.log2((shares**order).sum()) / (1 - order)
+        assert formulas.renyi_efficiency(counts, order) == pytest.approx(entropy / np.log2(len(shares)))
+
+
+def test_numbers_of_code_by_hand() -> None:
+    """Tokens of a line: those of a name, an operator and the white space in front."""
+    text = "  if x_1 == y:\n\treturn 2**n\n"
+    cut = ["  ", "if", " x", "_1", " ==", " y:\n", "\t", "return", " 2", "**n", "\n"]
+    vocab = dict(enumerate(token.encode() for token in cut))
+    found = measured(vocab, {text: list(vocab)}, ["code"]).whole.numbers
+    expected = {
+        "names_whole": 4 / 5,  # if, y, return, n: but x_1
+        "operators_alone": 1 / 2,  # ==, but **
+        "indentation": 1,
+        "tokens_per_line": 11 / 2,
+    }
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    assert "names_whole" not in measured(vocab, {text: list(vocab)}, ["prose"]).whole.numbers
+
+
+def test_two_tokenizers_differ_by_an_interval_of_the_documents() -> None:
+    """That of numpy's samples of the documents; with few documents there is none."""
+    random = np.random.default_rng(1)
+    texts = ["a" * int(length) + "b" * int(more) for length, more in random.integers(1, 60, (40, 2))]
+    pairs = {0: b"a", 1: b"b", 2: b"aa"}
+
+    def stretches(text: str) -> list[tuple[list[int], bytes]]:
+        letters = text.count("a")
+        return [([2] * (letters // 2) + [0] * (letters % 2) + [1] * text.count("b"), text.encode())]
+
+    single = MeasuredTokenizer(lambda text: [([0 if one == "a" else 1 for one in text], text.encode())], pairs, 3)
+    named = [("single", single), ("pairs", MeasuredTokenizer(stretches, pairs, 3))]
+    of_each = np.array([(len(text), len(stretches(text)[0][0])) for text in texts])
+    [_, found] = measure.measure(named, measure.SampleText([("x", text) for text in texts]))
+    assert found.against is not None
+    assert found.against.nsl == pytest.approx(dict.fromkeys(("", "x"), of_each[:, 0].sum() / of_each[:, 1].sum()))
+    drawn = of_each[random.integers(0, 40, (4000, 40))].sum(axis=1)
+    expected = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    width = expected[1] - expected[0]
+    assert found.against.interval == pytest.approx(expected, abs=width / 5)
+    low, high = found.against.differences["bytes_per_token"]
+    assert low <= 1 - of_each[:, 0].sum() / of_each[:, 1].sum() <= high
+    [_, few] = measure.measure(named, measure.SampleText([("x", text) for text in texts[:9]]))
+    assert few.against is not None
+    assert (few.against.interval, few.against.differences) == (None, {})
