@@ -142,7 +142,8 @@ def measure(named: Sequence[tuple[str, MeasuredTokenizer]], sample: SampleText) 
 def _measures(name: str, counted: Counted, against: Against | None, sample: SampleText) -> TokenizerMeasures:
     whole, vocab = counted.whole, counted.tokenizer.vocab
     scripts = {script: Record(0, sums) for script, sums in whole.scripts.items() if script and sums.get("words")}
-    costs = {language: sample.cost(counted.sources[language].sums) for language in sample.languages}
+    there = [language for language in sample.languages if language in counted.sources]  # others have no text
+    costs = {language: sample.cost(counted.sources[language].sums) for language in there}
     return TokenizerMeasures(
         whole=_text_measures(name, whole),
         sources=tuple(
@@ -205,6 +206,7 @@ def _resampled(counted: Counted, sample: SampleText) -> Iterator[dict[str, float
     languages = {
         name: _columns([{one: sums.get(one, 0) for one in sample.of_cost} for sums in counted.groups[name]])
         for name in sample.languages
+        if name in counted.sources
     }
     random = Random(0)  # noqa: S311 - a sample, not a secret
     for _ in range(_SAMPLES):

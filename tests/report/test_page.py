@@ -181,6 +181,10 @@ def test_languages_without_the_same_text_cost_tokens_a_character(copied: Path, t
     lines = {name: text.splitlines()[0] for name, text in texts.items()}
     assert measured.costs == pytest.approx({name: len(encode(line)) / len(line) for name, line in lines.items()})
     assert measured.languages["worst"] == pytest.approx(max(measured.costs.values()) / measured.costs["en"])
+    (tmp_path / "empty").write_text("\n\n")
+    named = [f"{name}={tmp_path / name}" for name in ("en", "empty")]
+    [measured] = pipeline.report(copied, held_out=named).numbers.sample.tokenizers
+    assert (measured.costs["empty"], measured.languages["worst"]) == (0, 1)
 
 
 def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_path: Path) -> None:

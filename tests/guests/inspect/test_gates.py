@@ -1,6 +1,7 @@
 """`doctor --gates`: each gate is compared with the number of the report, in the direction that the number has."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,12 @@ def test_the_set_for_a_release_names_numbers_of_any_text() -> None:
     assert len(gates) >= 6
     assert {gate.of for gate in gates} == {""}
     assert not {gate.number for gate in gates} & {"gini", "worst", "nsl", "names_whole"}
+
+
+def test_without_text_the_vocabulary_alone_is_measured(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "tokenizer", tmp_path / "copied")
+    found = pipeline.doctor(tmp_path / "copied", gates=gates_file(tmp_path, {"lost": 0, "long_tokens": 0})).gates
+    assert [(one.number, one.value, one.passed) for one in found] == [("lost", None, False), ("long_tokens", 0, True)]
 
 
 def test_a_gate_passes_at_its_own_value() -> None:
