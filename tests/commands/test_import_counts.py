@@ -19,7 +19,7 @@ import pytest
 from command import files_in, refused, run, succeeded
 from counter_files import read as read_counter
 from counter_files import write
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from object_store import Store
 from reference import train_reference
@@ -129,6 +129,7 @@ def take_task(path: Path, **changes: object) -> TakeTask:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.binary(min_size=1, max_size=5), st.integers(1, 1 << 30)), min_size=1, max_size=60))
+@example([(b"a", 2), (b"a", 3)])
 def test_repeated_pieces_are_added(tmp_path_factory, rows):
     home = tmp_path_factory.mktemp("take")
     (home / "c.tsv").write_text("".join(f"{escaped(piece)}\t{count}\r\n" for piece, count in rows), newline="")

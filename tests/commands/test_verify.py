@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from command import files_in, refused, run, succeeded
 from counter_files import columns_of
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from merge_cases import engine_of, judged, learn, merge_rules
 from reference import joined_reference, train_reference
@@ -48,6 +48,7 @@ COUNTS = st.dictionaries(PIECES, st.integers(1, 50), max_size=12)
     st.lists(st.tuples(st.sampled_from([b"a", b"ab", b"aab", b"abcab"]), st.integers(1, 900)), min_size=1, max_size=6),
     st.integers(1, 3),
 )
+@example([(b"aab", 1), (b"ab", 40), (b"aab", 3)], 2)  # joins beside the first byte of the piece
 def test_long_pieces_are_replayed_by_the_definition(stretches, count):
     piece = b"".join((unit * times)[:2000] for unit, times in stretches)
     counts = {piece: count, b"abc": 1}
