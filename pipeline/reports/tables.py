@@ -102,7 +102,7 @@ def all_numbers(numbers: Numbers, sample: Sample) -> Table:
     if against:
         nsl = NUMBERS["nsl"]
         ratios = (nsl.shown(one.nsl[""]) if one.nsl else None for one in against)
-        rows.append((f"{nsl.title} (nsl)", "", *ratios, *(_between(nsl, one.interval) for one in against)))
+        rows.insert(0, (f"{nsl.title} (nsl)", "", *ratios, *(_between(nsl, one.interval) for one in against)))
     names = [name for name, _ in numbers.tokenizers]
     note = "In brackets the name in JSON and gates; the reference page of numbers defines each."
     if against:

@@ -138,3 +138,17 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.
     assert dict(verdict(pipeline.report(tmp_path / "nfc").numbers, ()))["Skipped input"] == said
     pipeline.train(tmp_path / "a.txt", output=tmp_path / "plain", vocab_size=280)  # warnings are errors
     assert rewritten(pipeline.report(tmp_path / "plain").numbers) == ""
+
+
+def test_the_verdict_has_the_interval_of_many_documents(trained: Path, tmp_path: Path) -> None:
+    pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
+    documents = [json.dumps({"text": f"the low lower {'x' * (at % 7)} newest"}) for at in range(40)]
+    (tmp_path / "unseen.jsonl").write_text("\n".join(documents))
+    made = pipeline.report(
+        trained, held_out=tmp_path / "unseen.jsonl", compare=tmp_path / "smaller", output=tmp_path / "a.html"
+    ).numbers
+    against = made.sample.tokenizers[1].against
+    low, high = against.interval
+    assert low < against.nsl[""] < high < 1
+    fewer, said = 1 - against.nsl[""], dict(verdict(made, ()))["How short"]
+    assert f"{fewer:.0%} fewer tokens than smaller, 300 tokens ({low - 1:+.1%} to {high - 1:+.1%})" in said
