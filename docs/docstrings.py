@@ -3,11 +3,15 @@
 import inspect
 import re
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
+import click
+
 import pipeline
+from pipeline.cli import all_commands
+from pipeline.run.keywords import without_flags
 
 _PATH = "str | PathLike[str] | Remote"  # written AnyPath in the source
 _SECTION = re.compile(r"^(Args|Keyword Args|Returns|Yields|Raises):\n((?:(?: {4}.*)?\n)*)", re.MULTILINE)
@@ -15,6 +19,9 @@ _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(?! )([^:(]+?)(?: \((.*?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _CODE = re.compile(r"(`[^`]*`)")
 _WIDTH = 100  # of a signature in one line
+_ALWAYS = ("progress", "**options")  # arguments that the page explains once
+_ELSEWHERE = re.compile(r"as in `\w+`\.?|as `(?:pipeline\.)?train\w*` (?:does|raises it)\.")
+_SHORT = 3  # words of a result that a signature and a summary say already
 
 
 def markdown_of(name: str) -> str:
@@ -50,16 +57,21 @@ def _members(kind: type[Any]) -> Iterator[str]:
     for name, member in public.items():
         if inspect.isfunction(function := getattr(member, "__func__", member)):
             shown.setdefault(function, []).append(name)
+    known: set[str] = set()  # entries of earlier methods
     for function, names in shown.items():
         own = function.__name__
         yield f"### {kind.__name__}.{own}"
         if others := [f"`{name}`" for name in names if name != own]:
             yield f"Also as {' and '.join(others)}."
-        yield from _described(own, function)
+        if inspect.getdoc(function) == inspect.getdoc(getattr(pipeline, own, None)):
+            yield f"As [`{own}`](#{own})."
+        else:
+            yield from _described(own, function, known)
 
 
-def _described(name: str, thing: Any) -> Iterator[str]:
-    """Yield a signature and the parts of a docstring."""
+def _described(name: str, thing: Any, known: set[str] | None = None) -> Iterator[str]:
+    """Yield a signature and the parts of a docstring, without entries that are known, and add its own to them."""
+    known = set() if known is None else known
     yield f"```python\n{_signature(name, thing)}\n```"
     text = (inspect.getdoc(thing) or "") + "\n"
     rest = _SECTION.sub("", text)
@@ -70,11 +82,15 @@ def _described(name: str, thing: Any) -> Iterator[str]:
         position = example.end()
     yield from _paragraphs(rest[position:])
     for title, content in _SECTION.findall(text):
-        yield f"**{title}**"
-        lines = [] if title in ("Returns", "Yields") else _listed(content)
-        if title == "Keyword Args" and name != "train":
-            lines = _but_those_of_train(lines)
-        yield "\n".join(f"- {line}" for line in lines) or _text(content)
+        if title == "Keyword Args":
+            yield from _keywords(name, content)
+        elif title in ("Returns", "Yields"):
+            if len(content.split()) > _SHORT:
+                yield f"**{title}** {_text(content)}"
+        elif lines := [line for line in _listed(content) if line not in known]:
+            known.update(lines)
+            yield f"**{title}**"
+            yield "\n".join(f"- {line}" for line in lines)
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -88,22 +104,52 @@ def _text(text: str) -> str:
 
 
 def _listed(section: str) -> list[str]:
-    """Return a line for each entry of a section: its name, its type and what is said of it."""
+    """Return a line for each entry of a section that says something of its own: its name, its type and that."""
     found = []
     for name, kind, said in _ENTRY.findall(section):
-        text, bracket, default = said.partition("  [default: ")
-        shown = f" (`{kind.replace(_PATH, 'AnyPath')}`)" if kind else ""
-        default = f" (default: `{default.removesuffix(']')}`)" if bracket else ""
-        found.append(f"`{name}`{shown}: {_text(text)}{default}")
+        if name.strip("`") not in _ALWAYS and not _ELSEWHERE.fullmatch(said):
+            found.append(f"`{name}`{f' (`{kind}`)' if kind else ''}: {_text(said)}")
     return found
 
 
-def _but_those_of_train(lines: list[str]) -> list[str]:
-    """Return only the names of keywords that `train` has, too."""
-    known = _listed(dict(_SECTION.findall(f"{inspect.getdoc(pipeline.train)}\n"))["Keyword Args"])
-    same = [line.partition(" ")[0].removesuffix(":") for line in known if line in lines]
-    listed = "all" if len(same) == len(known) else ", ".join(same)
-    return [f"{listed}: as of [`train`](#train)"] * bool(same) + [line for line in lines if line not in known]
+def _keywords(name: str, section: str) -> Iterator[str]:
+    """Yield the keywords of a function.
+
+    Those of `train` are only named, options of the command have types and defaults, as in a signature, and what they
+    do is on its page; others are described.
+    """
+    own, of_train = (
+        _ENTRY.findall(section),
+        _ENTRY.findall(f"{inspect.getdoc(pipeline.train)}\n".split("Keyword Args:\n")[1]),
+    )
+    same = [one for one in own if one in of_train and name != "train"]
+    others = [one for one in own if one not in same]
+    yield "**Keyword Args**"
+    if same:
+        without = [f"`{one[0]}`" for one in of_train if one not in same]
+        listed = [f"`{one[0]}`" for one in same]
+        named = f"all but {', '.join(without)}" if without else "all"
+        yield f"As of [`train`](#train): {named if len(without) < len(same) else ', '.join(listed)}."
+    texts, options, described = _texts_of_options(), [], []
+    for keyword, kind, said in others:
+        text, bracket, default = said.partition("  [default: ")
+        shown = kind.replace(_PATH, "AnyPath") + (f" = {default[:-1]}" if bracket else "")
+        if text in texts:
+            options.append(f"{keyword}: {shown}")
+        else:
+            described.append(f"- `{keyword}` (`{shown}`): {_text(text)}")
+    if options:
+        yield "```text\n" + "\n".join(options) + "\n```"
+    if described:
+        yield "\n".join(described)
+
+
+@cache
+def _texts_of_options() -> set[str]:
+    """Return what the help of the commands says of their options, by names of keywords."""
+    commands = all_commands().values()
+    flags = (flag for one in commands for group in one.groups(click.Context(one)).values() for flag in group)
+    return {without_flags(flag.help or "").partition("  [default: ")[0] for flag in flags}
 
 
 def _signature(name: str, thing: Any) -> str:
