@@ -27,8 +27,9 @@ README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
     *("explanation/comparison.md", "how-to/chat-data.md", "how-to/exporting.md", "how-to/extending.md"),
-    *("how-to/formats.md", "how-to/is-it-good.md", "how-to/memory.md", "how-to/mixing.md", "how-to/recipes.md"),
-    *("how-to/slurm.md", "reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
+    *("how-to/formats.md", "how-to/inspect.md", "how-to/is-it-good.md", "how-to/memory.md", "how-to/mixing.md"),
+    *("how-to/recipes.md", "how-to/slurm.md"),
+    *("reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
 }
 DOCS = pages.PAGES.parent
 CLONE = f"git clone {pages.REPOSITORY} && cd bpe-pipeline"
