@@ -22,20 +22,11 @@ TRAINERS = (ours.NAME, "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokeni
 ELSEWHERE = {"sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
-# What the comparison page shows with a snippet that the tests run, or what `benchmarks/adapters.py` had to work around.
+# The merges were compared in the same sessions; patterns are what `benchmarks/adapters.py` could ask of each trainer.
 FEATURES = (
     ("same merges as `BpeTrainer`", ("yes", "yes", "yes, with options", "no: other order of ties",
                                      "no: characters, words", "itself")),
     ("patterns", ("your own", "GPT-2's", "your own", "your own", "none", "your own")),
-    ("special tokens separate documents", ("yes", "yes", "", "no", "no: lines", "")),
-    ("[resumes a stopped run](#stopping)", ("yes", "", "", "", "", "no")),
-    ("[another vocabulary size without the text](#counts-are-kept)", ("yes", "", "", "", "", "no")),
-    ("[counts beyond 32 bits](how-it-works.md#counts-are-exact)", ("yes", "", "", "", "", "")),
-    ("[text without spaces](#one-long-piece)", ("linear time", "", "", "", "", "quadratic time")),
-    ("[invalid UTF-8](#invalid-text)", ("replaced, counted, located", "", "", "", "", "an error without a location")),
-    ("[memory limit](#memory)", ("kept or refused", "", "", "", "", "none")),
-    ("[exports](../how-to/exporting.md)", ("tokenizers, transformers, tiktoken, GPT-2 tools; checked in each",
-                                           "", "", "", "", "tokenizers, transformers")),
 )  # fmt: skip
 
 
