@@ -30,6 +30,7 @@ _MADE_MARKS = re.compile(
     r"^<!-- (?:(?:options|reference|list) of \S+|end of (?:options|reference|list)) -->$", re.MULTILINE
 )
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_PICTURE = re.compile(r"^!\[([^]]*)\]\((\S+)-light(\S*)\.png\)$", re.MULTILINE)  # has a dark one next to it
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _pages: dict[str, str] = {}  # Markdown by path, of a build
 
@@ -38,7 +39,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace the marks of a page by their content; what those of the reference enclose is in the page already."""
     without = _MADE_MARKS.sub("", markdown)
     _pages[page.file.src_uri] = _COMMENT.sub("", without)
-    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), without)
+    schemes = r"![\1](\2-light\3.png#only-light)\n![\1](\2-dark\3.png#only-dark)"
+    return _MARK.sub(lambda mark: _content(mark[1], mark[2]), _PICTURE.sub(schemes, without))
 
 
 def on_post_build(config: Any, **_: Any) -> None:

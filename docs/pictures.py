@@ -1,9 +1,10 @@
-"""The pictures of the pages: a report, in two colour schemes and widths, and what the command shows on a terminal.
+"""The pictures of the pages: reports and their figures in two colour schemes, and what a command shows on a terminal.
 
 BPE_PIPELINE_TEST_DATA=texts python docs/pictures.py docs/pages/images      needs Chromium and what the tests need
 """
 
 import io
+import json
 import os
 import re
 import shlex
@@ -27,24 +28,74 @@ _ENVIRONMENT = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT
 _STYLE = "background:#12181f;color:#e6edf3;display:inline-block;margin:0;padding:12px 16px;font:13px/1.4 monospace"
 
 
+_SCHEMES = ("light", "dark")
+_FIGURES = "[...document.querySelectorAll('figure')].every((one) => one.querySelector('svg, img, canvas') !== null)"
+
+
 def of_reports(browser: Any, home: Path, images: Path) -> None:
-    """Compare two tokenizers, and take pictures of the report in both colour schemes."""
-    for name, pattern in (("run", "gpt2"), ("other", "llama3")):
-        options = ["--output", name, "--vocab-size", "16k", "--pattern", pattern]
-        succeeded(run_process("train", *options, cwd=home, env=_ENVIRONMENT))
-    succeeded(run_process("report", "run", "--compare", "other", "gpt2", "o200k", cwd=home, env=_ENVIRONMENT))
-    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)):
-        view = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1100})
-        view.goto((home / "run" / "report.html").as_uri())
-        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
-        view.screenshot(path=images / f"report-{scheme}-{width}.png")
+    """Compare a tokenizer of all texts with GPT-2's, and take pictures of the report in both colour schemes."""
+    _train(home, "run", "corpus", "32k", "--pattern", "o200k")
+    _run(home, "report", "run", "--compare", "gpt2")
+    for scheme, width in ((scheme, width) for width in (1280, 390) for scheme in _SCHEMES):
+        view = _opened(browser, home / "run" / "report.html", scheme, width)
+        size = {"width": width, "height": 1100}
+        if width > 390:  # ends below the first row of figures
+            box = view.locator(".plots").first.bounding_box()
+            size["height"] = box["y"] + box["height"] + 16
+        view.screenshot(path=images / f"report-{scheme}-{width}.png", clip={"x": 0, "y": 0, **size}, full_page=True)
         view.close()
+
+
+def of_figures(browser: Any, home: Path, images: Path) -> None:
+    """Take pictures of the figures of a sweep, of an extension and of chat data."""
+    unseen = []
+    for name, text in {"en": "english", "code": "c-code"}.items():
+        documents = (home / "corpus" / f"{text}.txt").read_text(encoding="utf-8").split("<|endoftext|>")
+        for path, part in ((f"{name}.txt", documents[1:]), (f"unseen-{name}.txt", documents[:1])):
+            (home / path).write_text("<|endoftext|>".join(part), encoding="utf-8")
+        _train(home, name, f"{name}.txt", "16k", "--pattern", "o200k")
+        unseen += ["--held-out", f"unseen-{name}.txt"]
+    weights = ["--weight", "en=1,4", "--weight", "code=1,4"]
+    _run(home, "sweep", "en", "code", *weights, *unseen, "--vocab-size", "4k,8k,16k", "--output", "sweep")
+    _run(home, "count", "corpus/japanese.txt", "--like", "en", "--output", "more")
+    _run(home, "extend", "en", "more", "--add", "16k", "--dry-run", "--html", "extend.html")
+    answers = (home / "corpus" / "english.txt").read_text(encoding="utf-8").split("\n\n")[:3000]
+    rows = [
+        json.dumps({"instruction": "Go on.", "input": "", "output": answer}) for answer in answers if answer.strip()
+    ]
+    (home / "chat.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    chat = ["--template", "default", "--sequence-length", "512", "--output", "rows"]
+    _run(home, "encode-chat", "chat.jsonl", "--tokenizer", "en", *chat)
+    _run(home, "report", "rows", "--output", "chat.html")
+    parts = {
+        "sweep": ("sweep/sweep.html", ".plots"),
+        "extend": ("extend.html", "figure"),
+        "chat": ("chat.html", ".plots"),
+    }
+    for name, (page, selector) in parts.items():
+        for scheme in _SCHEMES:
+            view = _opened(browser, home / page, scheme, 1000)
+            view.locator(selector).first.screenshot(path=images / f"{name}-{scheme}.png")
+            view.close()
+
+
+def _train(home: Path, name: str, corpus: str, size: str, *options: str) -> None:
+    _run(home, "train", corpus, "--output", name, "--vocab-size", size, *options)
+
+
+def _run(home: Path, *words: str) -> None:
+    succeeded(run_process(*words, cwd=home, env=_ENVIRONMENT))
+
+
+def _opened(browser: Any, page: Path, scheme: str, width: int) -> Any:
+    view = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1100})
+    view.goto(page.as_uri())
+    wait_for(view, _FIGURES)
+    return view
 
 
 def of_the_terminal(browser: Any, home: Path, images: Path) -> None:
     """Take pictures of a run half way and at its end, and of a text explained."""
-    texts = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
-    shutil.copytree(texts, home / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
     [(command, seen)] = _shown(home, "train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
     half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
     _photograph(browser, {command: half}, images / "terminal-progress.png")
@@ -72,5 +123,8 @@ def _photograph(browser: Any, shown: Mapping[str, str], path: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch, chromium() as started:
+        texts = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
+        shutil.copytree(texts, Path(scratch) / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
         of_reports(started, Path(scratch), Path(sys.argv[1]))
+        of_figures(started, Path(scratch), Path(sys.argv[1]))
         of_the_terminal(started, Path(scratch), Path(sys.argv[1]))
