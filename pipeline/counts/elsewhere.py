@@ -80,9 +80,10 @@ def _refuse_other(stored: Run, new: Run) -> None:
     if known is None or source is None or (known.kind, known.digest) != (source.kind, source.digest):
         came_from = "a corpus" if known is None else known.description
         now = "" if source is None else source.description
+        other = f"not from {now}" if now != came_from else "whose counts were others then"
         raise RunDirectoryError(
-            f"{stored.directory} holds another run: its counts came from {came_from}, not from {now} as it is now; "
-            "choose another --output, or start again with --overwrite"
+            f"{stored.directory} holds another run: its counts came from {came_from}, {other}; choose another "
+            "--output, or start again with --overwrite"
         )
     there, wanted = (run.manifest.counting | run.manifest.cutting for run in (stored, new))
     manifest.refuse_other_options(stored.directory, "counting", there, wanted)

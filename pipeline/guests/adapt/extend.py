@@ -4,7 +4,7 @@
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +31,7 @@ from pipeline.guests.adapt.origin import Change, changing, left_out_of_settings,
 from pipeline.guests.adapt.prune_worker import RemovedToken, write_removed
 from pipeline.guests.adapt.same_cutting import require_same_cutting
 from pipeline.guests.adapt.savings import Saving, Savings
-from pipeline.guests.adapt.scripts import Replaced, without_scripts
+from pipeline.guests.adapt.scripts import Replaced, learned_again, without_scripts
 from pipeline.merges.merge import STAGE
 from pipeline.merges.rules import MergeRules
 from pipeline.reports.figure_files import require_figures, write_figures
@@ -67,8 +67,9 @@ class Extended:
 
     plan: its new tokens, as new-tokens.parquet has them. removed: the tokens whose ids they got first. made_again: old
     ids that merges alone did not make and now make. last_pair: how often the pair of the last merge occurred. before,
-    after: the tokens of all counted pieces; savings: what fewer new ones save. special_tokens: those that were added;
-    notes: their ids, and how often they were text.
+    after: the tokens of all counted pieces by the base and with all new tokens; without_removed: by what stays of the
+    base; savings: what fewer new ones save. special_tokens: those that were added; notes: their ids, and how often they
+    were text.
     """
 
     tokenizer: Tokenizer
@@ -82,6 +83,7 @@ class Extended:
     special_tokens: dict[str, int]
     notes: tuple[str, ...]
     removed: tuple[RemovedToken, ...] = ()
+    without_removed: int = 0
 
     @property
     def new_ids(self) -> str:
@@ -128,6 +130,7 @@ def result_of(extended: Extended, output: Location) -> Facts:
         "last_pair": extended.last_pair,
         **({"special_tokens": extended.special_tokens} if extended.notes else {}),
         "tokens_before": extended.before,
+        **({"tokens_without_removed": extended.without_removed} if extended.removed else {}),
         "tokens_after": extended.after,
         "savings": extended.savings,
     }
@@ -151,6 +154,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
         if removed:
             gone = {one.old_id for one in removed}
             runner.warn(left_out_of_settings(change.base, staying_ids(gone, written.vocabulary)))
+            runner.warn(learned_again(removed, {one.token for one in learned.new}))
         last_pair = _last_pair(runner, change.counts, written, learned)
         for limit in limits_of(written, ("hf",)):
             runner.warn(limit)
@@ -165,7 +169,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     marks = {text: id_ for text, id_ in special.items() if text not in old}
     notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.counts, [*marks], executor))]
     how = stopped, last_pair, learned.before, learned.after, learned.savings(), marks, tuple(notes)
-    return Extended(tokenizer, learned.new, again, *how, removed)
+    return Extended(tokenizer, learned.new, again, *how, removed, learned.tokens[0])
 
 
 def _of_second_count(model: Model, asked: Mapping[str, Any], run: Run) -> TrainOptions:
@@ -210,11 +214,13 @@ def run_dry(change: Change, options: ExtendOptions, executor: Executor, listener
         learned, replaced = _learned(runner, change)
         saving = change.asked["stop_at_saving"]
         missing = runner.warn if saving is None else _refuse
-        by_name = _tokens_by_name(runner, change.counts, extended(replaced.model, learned), learned, missing)
+        by_name = _tokens_with_each(runner, change, replaced, learned, missing)
+        whole = [len(change.model.vocabulary.left)]
+        before = _tokens_by_name(runner, change.counts, change.model, whole, lambda _: None)
     savings = learned.savings()
     count, why = (None, "") if saving is None else learned.enough(change.asked["add"], saving, by_name)
     where = change.base, change.counts.directory.location
-    runs = {name: (one[0], *(one[step.new_tokens] for step in savings)) for name, one in by_name.items()}
+    runs = {name: (before[name][0], *(one[step.new_tokens] for step in savings)) for name, one in by_name.items()}
     return Savings(*where, tuple(learned.tokens), learned.before, savings, count, why, runs)
 
 
@@ -222,15 +228,23 @@ def _refuse(reason: str) -> None:
     raise RunDirectoryError(f"--stop-at-saving chooses by the tokens of each run that was combined: {reason}")
 
 
-def _tokens_by_name(
-    runner: Runner, run: Run, model: Model, learned: Learned, missing: Callable[[str], None]
+def _tokens_with_each(
+    runner: Runner, change: Change, replaced: Replaced, learned: Learned, missing: Callable[[str], None]
 ) -> dict[str, list[int]]:
-    """Return the tokens with each number of new ones in each input, or in each run that was combined, if several.
+    """Return the tokens with each number of new ones in each input, or in each run that was combined, if several."""
+    old = len(replaced.model.vocabulary.left)
+    ranks = {id_: rank for rank, id_ in enumerate(learned.result, old)}
+    numbers = [old, *(ranks[one.id] + 1 for one in learned.new)]
+    return _tokens_by_name(runner, change.counts, extended(replaced.model, learned), numbers, missing)
+
+
+def _tokens_by_name(
+    runner: Runner, run: Run, model: Model, numbers: Sequence[int], missing: Callable[[str], None]
+) -> dict[str, list[int]]:
+    """Return the tokens by these numbers of first merges in each input, or in each run that was combined, if several.
 
     missing: is called with why a run cannot be read.
     """
-    ranks = {id_: rank for rank, id_ in enumerate(learned.result, len(model.vocabulary.left) - len(learned.result))}
-    numbers = [len(model.vocabulary.left) - len(learned.result), *(ranks[one.id] + 1 for one in learned.new)]
     plan, source, by_name = run.manifest.plan, run.manifest.source, dict[str, list[int]]()
     inputs = zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ()
     for name, chunks in inputs:
@@ -331,7 +345,7 @@ def make_extended(
     learned, replaced = _learned(runner, change)
     removed = {one.old_id for one in replaced.removed}
     if (saving := change.asked["stop_at_saving"]) is not None:
-        by_name = _tokens_by_name(runner, change.counts, extended(replaced.model, learned), learned, _refuse)
+        by_name = _tokens_with_each(runner, change, replaced, learned, _refuse)
         count, why = learned.enough(change.asked["add"], saving, by_name)
         learned = replace(learned.first(count), chosen=why)
     runner.executor.one(write_table, (learned, directory))
@@ -349,7 +363,11 @@ def _learned(runner: Runner, change: Change) -> tuple[Learned, Replaced]:
     counted = require_counted(change.counts, runner.executor)
     task = replace(change.task(runner, counted), model=replaced.model, asked=asked)
     with _encoding_then_merging(runner, counted.facts.different_pieces, asked["add"]) as advance:
-        return runner.executor.one(learn, task, advance), replaced
+        learned = runner.executor.one(learn, task, advance)
+    if replaced.removed:
+        whole = *task.counts, change.model, [len(change.model.vocabulary.left)]
+        learned = replace(learned, before=runner.executor.one(tokens_by_merges, whole)[0])
+    return learned, replaced
 
 
 @contextlib.contextmanager

@@ -69,7 +69,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Learned:
-    """New merges by ids, in order of rank. before, after: the tokens of all pieces without and with them.
+    """New merges by ids, in order of rank. before, after: the tokens of all pieces by the base and with them.
 
     new: the tokens that they add; made_again: old ids that they make, which merges alone did not. tokens[n]: of all
     pieces with the first n new tokens. chosen: why there are not more, if that was asked for.
@@ -124,7 +124,7 @@ class Learned:
     def savings(self) -> tuple[Saving, ...]:
         """Return what this many new tokens save, and half as many, and so on."""
         halves = (len(self.new) >> times for times in range(len(self.new).bit_length()))
-        return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
+        return tuple(Saving.of(self.tokens, count, self.before) for count in sorted(halves))
 
 
 def start_of(model: Model, add: int, first_id: int | None, free_ids: tuple[int, ...] = ()) -> Start:

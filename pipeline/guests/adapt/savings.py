@@ -25,9 +25,9 @@ class Saving:
     by_doubling: float
 
     @classmethod
-    def of(cls, tokens: Sequence[int], count: int) -> "Saving":
-        """Take them from the tokens with each number of new ones."""
-        shares = (1 - tokens[count] / max(tokens[fewer], 1) for fewer in (0, count // 2))
+    def of(cls, tokens: Sequence[int], count: int, before: int) -> "Saving":
+        """Take them from the tokens with each number of new ones, and before any was removed."""
+        shares = (1 - tokens[count] / max(fewer, 1) for fewer in (before, tokens[count // 2]))
         return cls(count, tokens[count], *shares)
 
     def __str__(self) -> str:
@@ -39,8 +39,8 @@ class Saving:
 class Savings(Result):
     """The plan of an extension. new_tokens: how many repay, if that was asked, and why: stopped.
 
-    tokens[n]: of all counted pieces with n new tokens. runs: of each input or run that was combined, if there are
-    several, the tokens before, and with as many new ones as each of the savings.
+    tokens_before: of all counted pieces by the base; tokens[n]: with n new tokens. runs: of each input or run that was
+    combined, if there are several, the tokens before, and with as many new ones as each of the savings.
     """
 
     base: Location

@@ -1,10 +1,11 @@
 """Tokens of scripts that a model will not need: `extend --replace-scripts` gives their ids to new tokens."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from pipeline.base.errors import UsageError
+from pipeline.base.units import format_count
 from pipeline.guests.adapt.prune_worker import RemovedToken, protected_ids, pruned, removed_tokens, with_new_ids
 from pipeline.reports.tokens import KINDS, script_of_character
 from pipeline.tokenizer.model import Model
@@ -49,6 +50,17 @@ def without_scripts(model: Model, scripts: Sequence[str]) -> Replaced:
     removed = removed_tokens(vocabulary, merges, None, asked)
     smaller, _ = pruned(model, removed.keys(), keep_ids=True)
     return Replaced(smaller, with_new_ids(vocabulary, removed, smaller))
+
+
+def learned_again(removed: Sequence[RemovedToken], learned: Set[bytes]) -> str:
+    """Say how many learned tokens are ones that were removed; empty if none is."""
+    again = learned & {one.token for one in removed}
+    if not again:
+        return ""
+    return (
+        f"{format_count(len(again), 'new tokens')} are as ones that were removed, with other ids: the counted texts "
+        "are in the scripts of --replace-scripts, too; count texts without them, or keep these scripts"
+    )
 
 
 def _scripts_of(token: bytes) -> frozenset[str]:

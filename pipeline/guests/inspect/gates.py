@@ -12,6 +12,7 @@ for `every` one of them:
 Whether a value is the least or the most follows from the number: more bytes per token are better, fewer long tokens.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,10 @@ def read_gates(path: Location) -> tuple[Gate, ...]:
     document = read_config(path)
     languages = document.pop(_LANGUAGES, {})
     parts = {"": document, **(languages if isinstance(languages, dict) else {"": None})}
-    return tuple(gate for of, values in parts.items() for gate in _gates(name, str(of), values))
+    gates = tuple(gate for of, values in parts.items() for gate in _gates(name, str(of), values))
+    if not gates:
+        raise UsageError(f"--gates {name}: no number in it; give one with the worst value, such as 'fertility: 1.5'")
+    return gates
 
 
 def _gates(name: str, of: str, values: Any) -> Iterator[Gate]:
@@ -85,7 +89,7 @@ def _gates(name: str, of: str, values: Any) -> Iterator[Gate]:
         if number not in known:
             where = f" of the language {of}" if of else ""
             raise UsageError(f"--gates {name}: {number!r} is no number{where}: give one of {', '.join(known)}")
-        if type(worst) not in (int, float):
+        if type(worst) not in (int, float) or math.isnan(worst):
             raise UsageError(f"--gates {name}: {number} is {worst!r}: give a number, the worst that passes")
         yield Gate(number, of, worst)
 

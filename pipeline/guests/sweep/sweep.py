@@ -249,13 +249,19 @@ def _refuse_unfit(design: Design) -> None:
         raise UsageError("sweep needs counted RUNs to mix, or trained ones as --candidate")
     if design.candidates and not design.held_out:
         raise UsageError("--candidate is compared on text that no run counted: give --held-out")
-    for index, location in enumerate(locations):
+    _refuse_twice("--candidate", design.candidates, "")
+    _refuse_twice("the run", locations, ", with several weights")
+    for location in locations:
         if isinstance(location, Path) and location.is_file():
             raise UsageError(
                 f"{location} is a file, not a run: count it first, or measure with it: --held-out {location}"
             )
+
+
+def _refuse_twice(what: str, locations: Sequence[Location], how: str) -> None:
+    for index, location in enumerate(locations):
         if any(same_location(location, other) for other in locations[:index]):
-            raise UsageError(f"the run {location} is named twice; name it once, with several weights")
+            raise UsageError(f"{what} {location} is named twice; name it once{how}")
 
 
 def _counted_files(files: Sequence[CorpusFile], locations: Sequence[Location]) -> list[str]:

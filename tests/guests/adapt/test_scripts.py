@@ -72,6 +72,30 @@ def test_new_tokens_get_the_ids_of_removed_ones_and_no_other_id_moves(
     assert "tokens removed" in succeeded(run("verify", tmp_path / "new")).stdout
 
 
+def test_tokens_before_are_those_of_the_base_for_texts_in_a_removed_script_too(base: Path, tmp_path: Path) -> None:
+    text = RUSSIAN * 40 + text_of(7, 900)
+    for name, part in {"both": text, "a": RUSSIAN * 40, "b": text_of(7, 900)}.items():
+        (tmp_path / f"{name}.txt").write_text(part)
+    runs = {"both": ("both.txt",), "two": ("a.txt", "b.txt")}
+    for name, files in runs.items():
+        paths = [tmp_path / file for file in files]
+        succeeded(run("count", *paths, "--like", base, "--output", tmp_path / name))
+    old = pipeline.load(base)
+    with pytest.warns(UserWarning, match="new tokens are as ones that were removed, with other ids"):
+        done = pipeline.extend(base, tmp_path / "both", replace_scripts="Cyrillic", output=tmp_path / "new")
+    assert done.before == len(old.encode(text)) < done.without_removed == done.savings[0].tokens + done.plan[0].count
+    assert done.after == len(done.tokenizer.encode(text))
+    assert done.savings[-1].saved == 1 - done.after / done.before
+    reported = json.loads(succeeded(run("report", tmp_path / "new", "--json")).stdout)
+    assert (reported["tokens_before"], reported["tokens_after"]) == (done.before, done.after)
+    planned = run("extend", base, tmp_path / "two", "--replace-scripts", "Cyrillic", "--dry-run", "--json")
+    plan = json.loads(succeeded(planned).stdout)
+    assert plan["tokens_before"] == sum(before for before, *_ in plan["runs"].values())
+    assert [before for before, *_ in plan["runs"].values()] == [
+        len(old.encode(one)) for one in (RUSSIAN * 40, text_of(7, 900))
+    ]
+
+
 def test_merges_are_those_of_extending_a_pruned_tokenizer(base: Path, counted: Path, tmp_path: Path) -> None:
     old = ids_of(pipeline.load(base))
     done = pipeline.extend(base, counted, replace_scripts=["Cyrillic"], add=30, output=tmp_path / "new")

@@ -90,6 +90,8 @@ def test_a_gate_of_the_length_against_another_tokenizer(trained: Path, unseen: P
         ({"languages": 2}, "languages holds numbers by language"),
         ({"fertility": "low"}, "fertility is 'low': give a number, the worst that passes"),
         ({"fertility": True}, "fertility is True: give a number, the worst that passes"),
+        ({"fertility": float("nan")}, "fertility is nan: give a number, the worst that passes"),
+        ({"languages": {"every": {}}}, "no number in it; give one with the worst value, such as 'fertility: 1.5'"),
     ],
 )
 def test_gates_of_no_number_are_refused(trained: Path, tmp_path: Path, gates: Any, said: str) -> None:

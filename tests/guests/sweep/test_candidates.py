@@ -108,6 +108,7 @@ def test_what_cannot_be_compared_is_refused(home: Path, tmp_path: Path) -> None:
     given = {"vocab_size": SIZES, "held_out": home / "held.txt", "output": tmp_path / "sweep"}
     for error, reason, more in (
         (UsageError, "give --held-out", {"candidates": home / "runs/llama", "held_out": None}),
+        (UsageError, "runs/llama is named twice", {"candidates": [home / "runs/llama", home / "runs/./llama"]}),
         (UsageError, "superwords from 350", {"candidates": home / "runs/super", "vocab_size": [300, 500]}),
         (RunDirectoryError, "too few merges for 600", {"candidates": home / "runs/llama", "vocab_size": 600}),
         (RunDirectoryError, "no merges yet", {"candidates": home / "runs/a"}),
