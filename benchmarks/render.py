@@ -148,7 +148,7 @@ def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> li
         rows += [row for _, row in sorted(found, key=lambda row: -row[0])]
         notes.append(f"{group[0]['corpus']}: {group[0]['session'][:10]}.{reference_text(all_records, group)}")
     head = f"corpus | vocabulary: | tool | encoding: median (range): | times slower: | memory: | {name}: | ids"
-    return table(f"{title}, all cores, MB of text a second", head, rows, " ".join(notes))
+    return table(f"{title}, all cores, MB of text a second", head, rows, " ".join(dict.fromkeys(notes)))
 
 
 def encoding_growth_section(all_records: Sequence[Record]) -> list[str]:
