@@ -58,7 +58,9 @@ class Measured:
         merges = len(self.trained.merges(self.size))
         before, after = zip(*self.sizes, strict=True)
         columns: list[Sequence[Any]] = [(*before, sum(before)), (*after, sum(after))]
-        headers, forms, ginis = ["language", "bytes", "tokens"], dict[int, str](), [gini(before), gini(after)]
+        of_mixture = not self.parity.dev and any(one.weight != (1, 1) for one in self.parity.languages)
+        headers = ["language", *(("weighted bytes", "weighted tokens") if of_mixture else ("bytes", "tokens"))]
+        forms, ginis = dict[int, str](), [gini(before), gini(after)]
         if self.plain is not None:
             plain = (*self.plain, sum(self.plain))
             columns += [plain, [own / max(one, 1) - 1 for own, one in zip(columns[1], plain, strict=True)]]

@@ -121,3 +121,13 @@ def test_language_that_chooses_many_rare_merges_is_warned_of(tmp_path: Path) -> 
     assert advice["evidence"]["rare"]["eu"] == sum(row["language"] == 1 and row["count"] < 5 for row in rows)
     assert advice["evidence"]["chosen"]["eu"] == sum(row["language"] == 1 for row in rows)
     assert advice["take"] == "--min-frequency 20"
+
+
+def test_bytes_and_tokens_of_a_mixture_are_called_weighted_unless_other_texts_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two three " * 300)
+    (tmp_path / "b.txt").write_text("eins zwei drei " * 50)
+    texts = [f"{name}={tmp_path / name}.txt" for name in "ab"]
+    words = ["parity", *texts, "--temperature", "2", "--vocab-size", 262]
+    dev = [word for text in texts for word in ("--dev", text)]
+    assert "weighted bytes  weighted tokens" in succeeded(run(*words, "--output", tmp_path / "x")).stdout
+    assert "weighted bytes" not in succeeded(run(*words, *dev, "--output", tmp_path / "y")).stdout
