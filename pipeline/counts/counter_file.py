@@ -255,7 +255,7 @@ def naming_damage(path: Location) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise RunDirectoryError(f"the counter {path} is missing; run `count` again") from None
+        raise RunDirectoryError(f"the counter {path} is missing; run the command that counts it again") from None
     except sealed_parquet.DAMAGE as error:
         sealed_parquet.require_damage(path, error)
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

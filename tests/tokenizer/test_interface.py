@@ -52,6 +52,12 @@ def test_a_path_brings_its_own_pattern(run: Path) -> None:
         Tokenizer.from_pretrained("someone/some-model")
 
 
+def test_a_run_without_a_tokenizer_says_what_makes_one(tmp_path: Path) -> None:
+    run = pipeline.import_counts({"low": 5}, output=tmp_path / "run")
+    with pytest.raises(InputError, match=r"run has no tokenizer yet: bpe-pipeline merge .*run$"):
+        pipeline.load(run)
+
+
 def test_repr_len_call_in_and_equality(run: Path) -> None:
     ours, other = Tokenizer(run), Tokenizer(run)
     assert repr(ours) == "Tokenizer(270 tokens, llama3, 4 special)"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 
 from pipeline.base.errors import InputError, OtherKindError
+from pipeline.run.directory import RUN
 from pipeline.storage import Location, RemoteError, names_in
 from pipeline.tokenizer.formats.huggingface import MODEL_NAME
 from pipeline.tokenizer.formats.rank_lists import is_rank_file, load_ranks
@@ -99,6 +100,9 @@ def _file_in(home: Location) -> Location:
     ranks, others = ([name for name in names if _named_as(name, listed)] for listed in (_RANKS, tuple(_UNREAD)))
     if len(ranks) == 1 or others:
         return home / (ranks if len(ranks) == 1 else others)[0]
+    for run in (home, home.parent):
+        if (run / RUN.manifest).exists():
+            raise OtherKindError(f"{run} has no tokenizer yet: bpe-pipeline merge {run}")
     raise OtherKindError(_missing(home / MODEL_NAME, f"; of {', '.join(ranks)} name one" if ranks else ""))
 
 
