@@ -46,8 +46,8 @@ def main() -> int:
         _complain("interrupted; what is finished is kept: the same command resumes")
         code = _INTERRUPTED
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)  # while Python exits, it would print a traceback
+        for number in (signal.SIGINT, signal.SIGTERM):  # while Python exits, it would print a traceback
+            signal.signal(number, signal.SIG_IGN if _repeated else signal.SIG_DFL)
     gc.freeze()  # nothing is collected when Python exits, which would take as long as all imports
     interrupted = code == _INTERRUPTED
     code = _flush_stdout(_TERMINATED if terminated and interrupted else code)
@@ -71,10 +71,14 @@ def _handle_signals(terminated: list[int]) -> None:
         signal.signal(signal.SIGTERM, terminate)
 
 
+_repeated: list[threading.Timer] = []  # of a Ctrl-C that may come when the command has ended by itself
+
+
 def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
     """Repeat a Ctrl-C that came in a callback of Python, which would print it and go on."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(_REPEATED_S, _interrupt).start()
+        _repeated.append(threading.Timer(_REPEATED_S, _interrupt))
+        _repeated[-1].start()
     else:
         sys.__unraisablehook__(lost)
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -212,3 +214,22 @@ def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
         number, unit = re.findall(r"^time .*counting (\d+) (s|min)", plan, re.MULTILINE)[0]
         seconds.append(int(number) * {"s": 1, "min": 60}[unit])
     assert seconds[0] < seconds[1]
+
+
+_LOST = """
+import os, signal, sys
+import pipeline.__main__ as main
+import pipeline.cli
+
+class Callback:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)  # Python loses what is raised here
+
+pipeline.cli.run = lambda words: 0 if Callback() else 1
+sys.exit(main.main())
+"""
+
+
+def test_a_signal_that_is_repeated_when_the_command_has_ended_changes_nothing() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", _LOST], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
