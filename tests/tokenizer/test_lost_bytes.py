@@ -51,6 +51,7 @@ LACKING = st.lists(st.one_of(st.sampled_from(["<unk>", EOT, "ab", "low "]), st.t
     st.lists(LACKING.map("".join), max_size=9),
 )
 @example("abababab low low", "none", None, False, False, ["ab low aZb lZow ab low", "ab low " + "aZb" * 99])  # in parts
+@example("éééé éé ééé low", "none", None, False, False, ["é世é" * 99])  # where a long piece might be cut
 @example("abababab low low", "none", "<unk>", True, False, ["ab low aZb lZZow ab low"])
 def test_bytes_without_a_token_become_what_tokenizers_makes_of_them(
     trained: str, cut: str, unk: str | None, fuse: bool, whole: bool, texts: list[str]
