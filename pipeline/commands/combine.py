@@ -58,7 +58,7 @@ def run_combine(
 ) -> Summary:
     """Combine and report. mixture: makes the weights."""
     runs = [manifest.require(location) for location in locations]
-    _factors(locations, weights)
+    _factors(locations, weights)  # refuses what does not fit before the runs are compared
     require_addable(runs, listener)
     mixed = weigh(locations, weights, executor, mixture)
     parts = parts_of(runs, mixed, executor)

@@ -16,7 +16,7 @@ from pipeline.reports.tokens import is_long, is_long_signs
 
 @dataclass(frozen=True)
 class Number:
-    """A number. name: in JSON and gates; title: over columns; unit: what it counts; meaning: a sentence or two.
+    """A number. name: in JSON and gates; title: over columns; meaning: a sentence or two.
 
     of: how it is derived, None if it cannot be; better: 1 if more is better, -1 if less is, 0 if neither; form: how it
     is shown; source: where it is from. brief: shown in narrow tables, too.

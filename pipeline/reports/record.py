@@ -192,7 +192,7 @@ def _count(
         marked = text if prepared == text.text else MarkedText(prepared, is_code=text.is_code)
         ends = list(accumulate(map(len, cut)))
         for script, begin, end in marked.words:
-            words[script, end - begin, bisect_left(ends, end) - bisect_right(ends, begin) + 1] += 1
+            words[script, end - begin, overlapping(ends, begin, end)] += 1
         for begin, end in marked.numbers:
             inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
             record.numbers[end - begin, tuple(at - begin for at in inside)] += 1

@@ -392,33 +392,3 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     pipeline.merge_run("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()
     assert not Path("e").exists()
-
-
-def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) -> None:
-    runs = [tmp_path / name for name in "ab"]
-    for first, home in enumerate(runs):
-        pipeline.import_counts({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
-    whole = pipeline.combine_runs(runs, weights=[1, "2.5"], output=tmp_path / "whole")
-    words = ("combine", *runs, "--weight", 1, "--weight", "2.5", "--output", tmp_path / "parts")
-    shown = succeeded(run(*words, "--part", "1/2")).stdout
-    assert "part   1/2: all 2 shares of it combined here" in shown, shown
-    assert "whole  2 of 4 shares combined" in shown
-    assert "no, its counts are being combined" in succeeded(run("info", tmp_path / "parts")).stdout
-    assert "not completely counted" in refused(run("merge", tmp_path / "parts"), 1)
-    other = ("combine", *runs, "--output", tmp_path / "parts", "--part", "2/2")
-    assert "holds another run" in refused(run(*other), 1)
-    assert "whole  4 of 4 shares combined" in succeeded(run(*words, "--part", "0/2")).stdout
-    succeeded(run(*words))
-    assert (tmp_path / "parts" / "counter.parquet").read_bytes() == (whole / "counter.parquet").read_bytes()
-    again = succeeded(run(*words, "--part", "1/2")).stdout
-    assert "0 of its 2 shares combined here, the others before" in again, again
-
-
-def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:
-    runs = [tmp_path / name for name in "ab"]
-    for home in runs:
-        pipeline.import_counts({home.name.encode(): 3}, output=home)
-    words = ("combine", *runs, "--output", tmp_path / "both")
-    succeeded(run(*words))
-    pipeline.import_counts({b"b": 4}, output=runs[1], overwrite=True)
-    assert f"{runs[1]} x 1, whose counts were others then; choose another --output" in refused(run(*words), 1)

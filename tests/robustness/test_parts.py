@@ -1,5 +1,6 @@
 """Arrays of processes that share one directory, killed at any moment, with any N: the same bytes as one process."""
 
+import itertools
 import json
 import os
 import random
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ import killing
 import peers
 import pytest
 from amount import FULL
-from command import files_in
+from command import files_in, refused, run, succeeded
 from killing import Case, counters, ended, require_clean, results, start
 
 import pipeline
@@ -80,6 +82,18 @@ class Array:
             (os.killpg if self.choose.random() < 0.5 else os.kill)(task.pid, how)
             self.kills += 1
 
+    def disturbed(self, kills: int, over_s: float) -> Iterator[Path]:
+        """Yield directories in which the tasks of arrays were disturbed, until there were so many kills."""
+        for round_ in itertools.count():
+            if self.kills >= kills:
+                return
+            output = self.home / f"run-{round_}"
+            for _ in range(self.choose.randint(1, 3)):
+                tasks = self.tasks(output, self.choose.randint(1, 4))
+                self.disturb(tasks, over_s)
+                self.settle(tasks)
+            yield output
+
     def settle(self, tasks: "list[subprocess.Popen[bytes]]") -> None:
         """Require that each task ends as it should."""
         for task, (_, stderr) in [(task, task.communicate(timeout=120)) for task in tasks]:
@@ -102,14 +116,7 @@ def test_killed_tasks_of_arrays_of_any_size_leave_what_one_process_makes(
     started = time.monotonic()
     whole = array.whole()
     duration_s = time.monotonic() - started
-    rounds = 0
-    while array.kills < kills:
-        output = tmp_path / f"run-{rounds}"
-        rounds += 1
-        for _ in range(array.choose.randint(1, 3)):
-            tasks = array.tasks(output, array.choose.randint(1, 4))
-            array.disturb(tasks, 2 * duration_s)
-            array.settle(tasks)
+    for output in array.disturbed(kills, 2 * duration_s):
         kept = counters(output) if output.exists() else {}
         assert ended(start(array.words(output))) == 0
         assert kept.items() <= counters(output).items()
@@ -175,14 +182,7 @@ class Encoding(Array):
 def test_killed_parts_that_encode_leave_what_one_process_writes(options: tuple[str, ...], tmp_path: Path) -> None:
     array = Encoding(Case("text", _files, ("--chunk-size", "9KiB", "--shard-size", "9000", *options)), tmp_path, 3)
     right = files_in(array.whole())
-    rounds = 0
-    while array.kills < (20 if FULL else 4):
-        output = tmp_path / f"run-{rounds}"
-        rounds += 1
-        for _ in range(array.choose.randint(1, 3)):
-            tasks = array.tasks(output, array.choose.randint(1, 4))
-            array.disturb(tasks, 1.5)
-            array.settle(tasks)
+    for output in array.disturbed(20 if FULL else 4, 1.5):
         assert ended(start(array.words(output))) == 0
         found = files_in(output)
         manifests = [json.loads(files.pop("encoding.json")) for files in (found, {**right})]
@@ -197,10 +197,10 @@ class Combining(Array):
 
     def words(self, output: Path, *more: str) -> list[str]:
         runs = [self.home / name for name in "abc"]
-        for first, run in enumerate(runs):
-            if not run.exists():
+        for first, home in enumerate(runs):
+            if not home.exists():
                 numbers = range(first * self.PIECES // 2, first * self.PIECES // 2 + self.PIECES)
-                pipeline.import_counts({b"%d" % number: number % 97 + 1 for number in numbers}, output=run)
+                pipeline.import_counts({b"%d" % number: number % 97 + 1 for number in numbers}, output=home)
         words = [sys.executable, "-P", "-m", "pipeline", "combine", *map(str, runs), "--output", str(output)]
         return [*words, *self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more]
 
@@ -218,15 +218,38 @@ def test_killed_parts_that_combine_leave_the_counter_of_one_process(
 ) -> None:
     array = Combining(Case("text", _files, options), tmp_path, 5)
     right = (array.whole() / "counter.parquet").read_bytes()
-    rounds = 0
-    while array.kills < kills:
-        output = tmp_path / f"run-{rounds}"
-        rounds += 1
-        for _ in range(array.choose.randint(1, 3)):
-            tasks = array.tasks(output, array.choose.randint(1, 4))
-            array.disturb(tasks, 1.0)
-            array.settle(tasks)
+    for output in array.disturbed(kills, 1.0):
         assert ended(start(array.words(output))) == 0
         assert (output / "counter.parquet").read_bytes() == right
         assert [path.name for path in output.rglob("*") if "share" in path.name or path.name == "parts"] == []
         require_clean(output)
+
+
+def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in "ab"]
+    for first, home in enumerate(runs):
+        pipeline.import_counts({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
+    whole = pipeline.combine_runs(runs, weights=[1, "2.5"], output=tmp_path / "whole")
+    words = ("combine", *runs, "--weight", 1, "--weight", "2.5", "--output", tmp_path / "parts")
+    shown = succeeded(run(*words, "--part", "1/2")).stdout
+    assert "part   1/2: all 2 shares of it combined here" in shown, shown
+    assert "whole  2 of 4 shares combined" in shown
+    assert "no, its counts are being combined" in succeeded(run("info", tmp_path / "parts")).stdout
+    assert "not completely counted" in refused(run("merge", tmp_path / "parts"), 1)
+    other = ("combine", *runs, "--output", tmp_path / "parts", "--part", "2/2")
+    assert "holds another run" in refused(run(*other), 1)
+    assert "whole  4 of 4 shares combined" in succeeded(run(*words, "--part", "0/2")).stdout
+    succeeded(run(*words))
+    assert (tmp_path / "parts" / "counter.parquet").read_bytes() == (whole / "counter.parquet").read_bytes()
+    again = succeeded(run(*words, "--part", "1/2")).stdout
+    assert "0 of its 2 shares combined here, the others before" in again, again
+
+
+def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in "ab"]
+    for home in runs:
+        pipeline.import_counts({home.name.encode(): 3}, output=home)
+    words = ("combine", *runs, "--output", tmp_path / "both")
+    succeeded(run(*words))
+    pipeline.import_counts({b"b": 4}, output=runs[1], overwrite=True)
+    assert f"{runs[1]} x 1, whose counts were others then; choose another --output" in refused(run(*words), 1)

@@ -27,10 +27,8 @@ def parse_protected(value: object) -> Any:
 
 def parse_scripts(value: object) -> tuple[str, ...]:
     """Read names of scripts, listed or with commas between them."""
-    listed = value.split(",") if isinstance(value, str) else value
-    if not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed):
-        raise ValueError("names of scripts such as Hangul or Thai, with commas between them")
-    names = [name.strip() for one in listed for name in one.split(",")]
+    listed = value if isinstance(value, list | tuple) else [value]
+    names = [name.strip() for one in listed for name in (one.split(",") if isinstance(one, str) else [""])]
     if not all(names):
         raise ValueError("names of scripts such as Hangul or Thai, with commas between them")
     return tuple(names)
