@@ -2,38 +2,56 @@
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
-import click
-
 import pipeline
-from pipeline.cli import all_commands
-from pipeline.run.keywords import without_flags
+from pipeline import compat
+from pipeline.cli import commands
+from pipeline.run.keywords import keywords_of
+from pipeline.run.record import ARGUMENT
 
 _PATH = "str | PathLike[str] | Remote"  # written AnyPath in the source
 _SECTION = re.compile(r"^(Args|Keyword Args|Returns|Yields|Raises):\n((?:(?: {4}.*)?\n)*)", re.MULTILINE)
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(?! )([^:(]+?)(?: \((.*?)\))?: (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _CODE = re.compile(r"(`[^`]*`)")
+_DEFAULT = re.compile(r"  \[default: (.*)\]$")
 _WIDTH = 100  # of a signature in one line
 _ALWAYS = ("progress", "**options")  # arguments that the page explains once
-_ELSEWHERE = re.compile(r"as in `\w+`\.?|as `(?:pipeline\.)?train\w*` (?:does|raises it)\.")
+_ELSEWHERE = re.compile(r"as in `[\w-]+`\.?|as `(?:pipeline\.)?train\w*` (?:does|raises it)\.")
+_EVERYWHERE = {
+    *("InputError", "PatternError", "PipelineError", "RunDirectoryError", "StorageError", "TrainingError", "UsageError")
+}
 _SHORT = 3  # words of a result that a signature and a summary say already
 
 
-def markdown_of(name: str) -> str:
-    """Return a public name's part of the reference, such as that of `train` or `compat.ChatFormat`; or `exceptions`."""
+def markdown_of(names: str) -> str:
+    """Return the parts of public names, such as `train compat.ChatFormat`, in the reference; `exceptions` is a name."""
+    return "\n\n".join(part for name in names.split() for part in _parts(name))
+
+
+def _parts(name: str) -> Iterator[str]:
     if name == "exceptions":
-        return "\n".join(_exceptions())
+        yield "## Exceptions"
+        yield "\n".join(_exceptions())
+        return
     module, _, own = f"pipeline.{name}".rpartition(".")
     thing = getattr(import_module(module), own)
-    parts = [f"## {name}", *_described(own, thing)]
+    yield f"## {name}"
+    yield from _described(own, thing, set() if own == "train" else {*_of_train()})
     if inspect.isclass(thing):
-        parts += _members(thing)
-    return "\n\n".join(parts)
+        yield from _members(thing)
+
+
+@cache
+def _of_train() -> set[str]:
+    """Return the entries of `train`, which other functions repeat."""
+    known = set[str]()
+    list(_described("train", pipeline.train, known))
+    return known
 
 
 def _exceptions() -> Iterator[str]:
@@ -51,8 +69,14 @@ def _members(kind: type[Any]) -> Iterator[str]:
     values = [(name, one) for name, one in public.items() if isinstance(one, property | cached_property)]
     if values:
         yield "**Attributes**"
-        getters = [(name, getattr(one, "fget", None) or getattr(one, "func", None)) for name, one in values]
-        yield "\n".join(f"- `{name}` (`{_type(get, 'return')}`): {_text(get.__doc__ or '')}" for name, get in getters)
+        names: dict[Any, list[str]] = {}
+        for name, one in values:
+            names.setdefault(getattr(one, "fget", None) or getattr(one, "func", None), []).append(f"`{name}`")
+        listed = [(", ".join(alike), _type(get, "return"), get.__doc__ or "") for get, alike in names.items()]
+        yield "\n".join(f"- {alike} (`{kind}`): {_text(said)}" for alike, kind, said in listed)
+    if (first := kind.__bases__[0]).__name__ in compat.__all__:
+        yield f"Its methods are those of [`{first.__name__}`](#{f'compat{first.__name__}'.lower()})."
+        return
     shown: dict[Any, list[str]] = {}
     for name, member in public.items():
         if inspect.isfunction(function := getattr(member, "__func__", member)):
@@ -69,9 +93,8 @@ def _members(kind: type[Any]) -> Iterator[str]:
             yield from _described(own, function, known)
 
 
-def _described(name: str, thing: Any, known: set[str] | None = None) -> Iterator[str]:
+def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
     """Yield a signature and the parts of a docstring, without entries that are known, and add its own to them."""
-    known = set() if known is None else known
     yield f"```python\n{_signature(name, thing)}\n```"
     text = (inspect.getdoc(thing) or "") + "\n"
     rest = _SECTION.sub("", text)
@@ -81,16 +104,42 @@ def _described(name: str, thing: Any, known: set[str] | None = None) -> Iterator
         yield f"```pycon\n{example[0]}\n```"
         position = example.end()
     yield from _paragraphs(rest[position:])
+    command, options = _options_of(name, thing)
     for title, content in _SECTION.findall(text):
         if title == "Keyword Args":
-            yield from _keywords(name, content)
+            yield from _keywords(name, content, command, options)
         elif title in ("Returns", "Yields"):
             if len(content.split()) > _SHORT:
                 yield f"**{title}** {_text(content)}"
-        elif lines := [line for line in _listed(content) if line not in known]:
+        elif lines := [line for line in _listed(content, options) if line not in known]:
             known.update(lines)
             yield f"**{title}**"
             yield "\n".join(f"- {line}" for line in lines)
+    if options and "Keyword Args:" not in text:
+        yield f"**Options** of [`{command}`](commands/{command}.md)."
+
+
+def _options_of(name: str, thing: Any) -> tuple[str, dict[str, str]]:
+    """Return the command that has the options of a function, or "", and the flags of its keywords.
+
+    That is the command whose function it is, or else the first one but `train` that has one of its options.
+    """
+    if not hasattr(thing, "takes"):
+        return "", {}
+    records = {key: one for key, one in keywords_of(thing.takes).items() if one.spelling.startswith("--")}
+    flags = {key: one.spelling for key, one in records.items() if one.group != ARGUMENT}
+    for command in commands.declared().values():
+        if command.python == name:
+            return command.name, flags
+    train = keywords_of(pipeline.train.takes)  # type: ignore[attr-defined]
+    own = {
+        key: flag for key, flag in flags.items() if key not in train and key not in inspect.signature(thing).parameters
+    }
+    for command in commands.declared().values():
+        theirs = {key: one.help for key, one in keywords_of(command.takes).items()}
+        if own and all(records[key].help == theirs.get(key) for key in own):
+            return command.name, own
+    return "", {}
 
 
 def _paragraphs(text: str) -> Iterator[str]:
@@ -103,60 +152,52 @@ def _text(text: str) -> str:
     return "".join(part if part.startswith("`") else part.replace("<", "&lt;").replace("*", "\\*") for part in parts)
 
 
-def _listed(section: str) -> list[str]:
+def _listed(section: str, options: Container[str]) -> list[str]:
     """Return a line for each entry of a section that says something of its own: its name, its type and that."""
     found = []
     for name, kind, said in _ENTRY.findall(section):
-        if name.strip("`") not in _ALWAYS and not _ELSEWHERE.fullmatch(said):
+        if name.strip("`") not in (*_ALWAYS, *_EVERYWHERE) and name not in options and not _ELSEWHERE.fullmatch(said):
             found.append(f"`{name}`{f' (`{kind}`)' if kind else ''}: {_text(said)}")
     return found
 
 
-def _keywords(name: str, section: str) -> Iterator[str]:
-    """Yield the keywords of a function.
-
-    Those of `train` are only named, options of the command have types and defaults, as in a signature, and what they
-    do is on its page; others are described.
-    """
-    own, of_train = (
-        _ENTRY.findall(section),
-        _ENTRY.findall(f"{inspect.getdoc(pipeline.train)}\n".split("Keyword Args:\n")[1]),
-    )
-    same = [one for one in own if one in of_train and name != "train"]
-    others = [one for one in own if one not in same]
-    yield "**Keyword Args**"
-    if same:
+def _keywords(name: str, section: str, command: str, options: Mapping[str, str]) -> Iterator[str]:
+    """Yield the keywords of a function: those of its command and of `train` are only named, others are described."""
+    entries = _ENTRY.findall(section)
+    of_train = _ENTRY.findall(f"{inspect.getdoc(pipeline.train)}\n".split("Keyword Args:\n")[1])
+    same = [one for one in entries if one in of_train and name != "train"]
+    own = [one for one in entries if one not in same]
+    named = [_named(one[0], one[2], options[one[0]]) for one in own if one[0] in options]
+    is_own = name in _functions_of_commands()
+    if command:
+        link = f"**Options** of [`{command}`](commands/{command}.md)"
+        more = ["others as in [`train`](#train)"] if is_own and same and named else []
+        yield f"{link}: {', '.join([*named, *more])}." if named else f"{link}."
+    if same and not is_own:
         without = [f"`{one[0]}`" for one in of_train if one not in same]
         listed = [f"`{one[0]}`" for one in same]
-        named = f"all but {', '.join(without)}" if without else "all"
-        yield f"As of [`train`](#train): {named if len(without) < len(same) else ', '.join(listed)}."
-    texts, options, described = _texts_of_options(), [], []
-    for keyword, kind, said in others:
-        text, bracket, default = said.partition("  [default: ")
-        shown = kind.replace(_PATH, "AnyPath") + (f" = {default[:-1]}" if bracket else "")
-        if text in texts:
-            options.append(f"{keyword}: {shown}")
-        else:
-            described.append(f"- `{keyword}` (`{shown}`): {_text(text)}")
-    if options:
-        yield "```text\n" + "\n".join(options) + "\n```"
-    if described:
-        yield "\n".join(described)
+        short = f"all but {', '.join(without)}" if without else "all"
+        yield f"**Options** of [`train`](#train): {short if len(without) < len(same) else ', '.join(listed)}."
+    if described := [one for one in own if one[0] not in options]:
+        yield "\n".join(f"- `{key}` (`{kind}`): {_text(_DEFAULT.sub('', said))}" for key, kind, said in described)
 
 
-@cache
-def _texts_of_options() -> set[str]:
-    """Return what the help of the commands says of their options, by names of keywords."""
-    commands = all_commands().values()
-    flags = (flag for one in commands for group in one.groups(click.Context(one)).values() for flag in group)
-    return {without_flags(flag.help or "").partition("  [default: ")[0] for flag in flags}
+def _functions_of_commands() -> set[str]:
+    return {command.python for command in commands.declared().values()}
+
+
+def _named(key: str, said: str, flag: str) -> str:
+    """Return a keyword with its default, and its flag if that has another name."""
+    default = _DEFAULT.search(said)
+    other = "" if flag == f"--{key.replace('_', '-')}" else f" (`{flag}`)"
+    return f"`{key}={default[1] if default else None}`{other}"
 
 
 def _signature(name: str, thing: Any) -> str:
     function = thing.__init__ if inspect.isclass(thing) else thing
     listed, keyword_only = [], False
     for one in inspect.signature(function).parameters.values():
-        if one.name in ("self", "cls"):
+        if one.name in ("self", "cls") or (one.name == "progress" and hasattr(thing, "takes")):
             continue
         if one.kind is one.KEYWORD_ONLY and not keyword_only:
             listed.append("*")
@@ -175,4 +216,4 @@ def _type(function: Any, name: str) -> str:
     """Return the type of an argument or of the result, as in the source but for names of modules."""
     hint = function.__annotations__.get(name, Any)
     text = hint if isinstance(hint, str) else inspect.formatannotation(hint)
-    return re.sub(r"[a-z_.]+[.](?=[A-Z])", "", text).replace(_PATH, "AnyPath")
+    return re.sub(r"[a-z0-9_.]+[.](?=[A-Z])", "", text).replace(_PATH, "AnyPath")

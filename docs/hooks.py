@@ -5,15 +5,21 @@
 
 Next to each page stands its Markdown, for agents, and llms.txt lists all of them (llmstxt.org).
 
-`python docs/hooks.py` writes into the reference, after each <!-- options of train -->, the table of the command's
-options, after each <!-- reference of train --> the signature and docstring of the function, and after
-<!-- list of patterns --> those that have names, with their expressions, and after <!-- list of numbers --> the numbers
-of a report with their definitions, from the objects themselves: it can be read as Markdown, too.
+`python docs/hooks.py` writes into the pages of the reference, up to the mark <!-- end of ... --> or the page's end:
+
+<!-- options of train -->       what the command does, its usage and the table of its options
+<!-- reference of train -->     the signature and docstring of each function that is named
+<!-- list of options -->        the options that most commands have; also the named patterns, the numbers of a report
+
+All of it is made of the objects themselves, and can be read as Markdown, too.
 """
 
 import html
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +30,16 @@ import figures  # noqa: E402 - is stored next to this file
 
 _MARK = re.compile(r"^<!-- (figure|chart) ([^>]+?) -->$", re.MULTILINE)
 _MADE = re.compile(
-    r"^(<!-- (options|reference|list) of (\S+) -->\n).*?^(?=<!-- end of \2 -->$)", re.MULTILINE | re.DOTALL
+    r"^(<!-- (options|reference|list) of ([^>]+) -->\n).*?(?:^(?=<!-- end of \2 -->$)|\Z)", re.MULTILINE | re.DOTALL
 )
 _MADE_MARKS = re.compile(
-    r"^<!-- (?:(?:options|reference|list) of \S+|end of (?:options|reference|list)) -->$", re.MULTILINE
+    r"^<!-- (?:(?:options|reference|list) of [^>]+|end of (?:options|reference|list)) -->$", re.MULTILINE
 )
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _PICTURE = re.compile(r"^!\[([^]]*)\]\((\S+)-light(\S*)\.png\)$", re.MULTILINE)  # has a dark one next to it
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+_WORK = ("Resources", "Other")  # groups of options that say how a command works, not what it makes
+_SEVERAL = 3  # commands that have the same option
 _pages: dict[str, str] = {}  # Markdown by path, of a build
 
 
@@ -73,22 +81,54 @@ def with_reference(markdown: str) -> str:
     """Return a page with its tables of options and its signatures and docstrings as they should be."""
     from docstrings import markdown_of
 
-    made = {"options": options_of, "reference": markdown_of, "list": list_of}
-    return _MADE.sub(lambda mark: f"{mark[1]}\n{made[mark[2]](mark[3])}\n\n", markdown)
+    made = {"options": command_of, "reference": markdown_of, "list": list_of}
+    return _MADE.sub(lambda mark: f"{mark[1]}\n{made[mark[2]](mark[3])}\n\n", markdown).rstrip("\n") + "\n"
 
 
-def options_of(name: str) -> str:
-    """Return a table of the options of a command by their groups; those that `train` has, too, are only named."""
-    rows, groups = ["| option | |", "|---|---|"], _options_of(name)
+def command_of(name: str) -> str:
+    """Return what a command does, its usage, and the table of its options by their groups.
+
+    Options of how it works that several commands have are only named, and so are those that `train` has, too.
+    """
+    import click
+
+    from pipeline.cli import all_commands
+
+    command, groups, (common, every) = all_commands()[name], _options_of(name), _common()
+    usage = " ".join(filter(None, ["bpe-pipeline", name, *command.collect_usage_pieces(click.Context(command))]))
     known = {row for listed in _options_of("train").values() for row in listed} if name != "train" else set()
+    rows = []
     for title, listed in groups.items():
-        if own := [row for row in listed if row not in known]:
-            rows += [f"| **{title}** | |", *(f"| <code>{flags}{value}</code> | {text} |" for flags, value, text in own)]
-    if same := [f"`{row[0].split(', ')[0]}`" for listed in groups.values() for row in listed if row in known]:
-        rows.append(f"| **As of [`train`](#train)** | {', '.join(same)} |")
-    return "\n".join(rows)
+        if own := [row for row in listed if row not in known | common]:
+            rows += [f"| **{title}** | |", *_rows(own)]
+    options = [row for listed in groups.values() for row in listed]
+    if same := [_long(row) for row in options if row in known - common]:
+        rows.append(f"| **As of [`train`](train.md)** | {', '.join(same)} |")
+    if same := [_long(row) for row in options if row in common - every]:
+        rows.append(f"| **[Common](../command.md#common-options)** | {', '.join(same)} |")
+    head = [(command.help or "").partition("\n")[0], "", f"`{usage}`"]
+    return "\n".join([*head, *(["", "| option | |", "|---|---|", *rows] if rows else [])])
 
 
+@cache
+def _common() -> tuple[set[tuple[str, str, str]], set[tuple[str, str, str]]]:
+    """Return the options of how a command works that several commands have, and those that all have."""
+    from pipeline.cli import all_commands
+
+    found = Counter(row for name in all_commands() for title in _WORK for row in _options_of(name).get(title, []))
+    most = max(found.values())
+    return {row for row, number in found.items() if number > _SEVERAL}, {row for row in found if found[row] == most}
+
+
+def _rows(listed: Iterable[tuple[str, str, str]]) -> list[str]:
+    return [f"| <code>{flags}{value}</code> | {text} |" for flags, value, text in listed]
+
+
+def _long(row: tuple[str, str, str]) -> str:
+    return f"`{row[0].split(', ')[0]}`"
+
+
+@cache
 def _options_of(name: str) -> dict[str, list[tuple[str, str, str]]]:
     """Return the options of a command by their groups: flags, what they take, and help."""
     import click
@@ -110,15 +150,23 @@ def _options_of(name: str) -> dict[str, list[tuple[str, str, str]]]:
 
 
 def list_of(name: str) -> str:
-    """Return what each preset does, the runtimes that have it, and its expression; or what each number means."""
-    return {"patterns": _patterns, "numbers": _numbers}[name]()
+    """Return the options that several commands have, the patterns with names, or what each number means."""
+    return {"options": _common_options, "patterns": _patterns, "numbers": _numbers}[name]()
+
+
+def _common_options() -> str:
+    from pipeline.cli import all_commands
+
+    common, _ = _common()
+    rows = dict.fromkeys(row for name in all_commands() for title in _WORK for row in _options_of(name).get(title, []))
+    return "\n".join(["| option | |", "|---|---|", *_rows(row for row in rows if row in common)])
 
 
 def _patterns() -> str:
     from pipeline.pattern.presets import PRESETS
 
     return "\n\n".join(
-        f"`{preset.name}` {preset.help}. Runs in {_runtimes(preset)}.\n\n```text\n{preset.expression}\n```"
+        f"`{preset.name}` {preset.help}.{_runtimes(preset)}\n\n```text\n{preset.expression}\n```"
         for preset in PRESETS.values()
     )
 
@@ -134,8 +182,9 @@ def _numbers() -> str:
 
 
 def _runtimes(preset: Any) -> str:
-    first = "tokenizers 0.x and 1.0" if preset.run_by_tokenizers_1 else "tokenizers 0.x (1.0 has no engine for it)"
-    return f"{first}, tiktoken" + (f", llama.cpp (`{preset.llama_cpp}`)" if preset.llama_cpp else "")
+    more = ["tokenizers 1.0"] if preset.run_by_tokenizers_1 else []
+    more += [f"llama.cpp (`{preset.llama_cpp}`)"] if preset.llama_cpp else []
+    return f" Also in {' and '.join(more)}." if more else ""
 
 
 def _cell(text: str) -> str:
@@ -143,6 +192,7 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in ("command", "python", "patterns", "numbers"):
-        page = HOME / "docs" / "pages" / "reference" / f"{name}.md"
-        page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in sorted((HOME / "docs" / "pages" / "reference").rglob("*.md")):
+        before = page.read_text(encoding="utf-8")
+        if (after := with_reference(before)) != before:
+            page.write_text(after, encoding="utf-8")

@@ -74,13 +74,13 @@ class ChatFormat:
         self._marks = MessageMarks(tokenizer.special_tokens, tokenizer.special_tokens)
 
     def encode_header(self, message: Message) -> list[int]:
-        """Return the ids before what a message says, such as its role between the header's marks, and a blank line.
+        """Return the ids before a message's content: in Llama 3 its role between two marks, and a blank line.
 
         >>> chat.tokenizer.decode(chat.encode_header({"role": "user"}))
         '<|...user...'
 
         Args:
-            message: only its "role" matters.
+            message: only "role" matters.
 
         Returns:
             The token ids.
@@ -92,7 +92,7 @@ class ChatFormat:
         return self._ids(self._added(marked).partition(CONTENT)[0])
 
     def encode_message(self, message: Message) -> list[int]:
-        """Return the ids that a message adds to a dialog, from the token that starts it to what ends it.
+        """Return the ids that a message adds to a dialog.
 
         >>> chat.tokenizer.decode(chat.encode_message({"role": "user", "content": "lower"}))
         '<|...user...lower<|...'
@@ -110,7 +110,7 @@ class ChatFormat:
         return self._ids(self._added(self._marks.marked(message)))
 
     def encode_dialog_prompt(self, dialog: Iterable[Message]) -> list[int]:
-        """Return the ids of a dialog, up to where the assistant's answer starts.
+        """Return the ids of a dialog and of the start of the assistant's answer.
 
         >>> chat.tokenizer.decode(chat.encode_dialog_prompt([{"role": "user", "content": "lower"}]))
         '<|...user...lower<|...assistant...'
@@ -129,7 +129,7 @@ class ChatFormat:
         return self._ids(self._rendered(self._marks.marked([*dialog]), add_generation_prompt=True))
 
     def decode_message(self, ids: Iterable[int]) -> dict[str, str]:
-        """Return the message of ids; the inverse of `encode_message`.
+        """Invert `encode_message`.
 
         >>> chat.decode_message(chat.encode_message({"role": "user", "content": "lower"}))
         {'role': 'user', 'content': 'lower'}

@@ -23,9 +23,9 @@ class GPT2Tokenizer:
     [257, 258]
 
     Args:
-        directory: path or URI of a directory with vocab.json and merges.txt.
-        special_tokens: texts in vocab.json to recognise; None for those that special_tokens_map.json names, or
-            without that file the tokens that no merge makes.
+        directory: of vocab.json and merges.txt.
+        special_tokens: texts in vocab.json to recognise; None: those of special_tokens_map.json, or without that
+            file the tokens that no merge makes.
 
     Raises:
         InputError: a file is missing or damaged, or vocab.json lacks a special token.
@@ -49,11 +49,11 @@ class GPT2Tokenizer:
         array([257, 258])
 
         Args:
-            text: the text.
+            text: with special tokens or without.
             return_type: "list", "numpy" (int64) or "torch" (int64).
 
         Returns:
-            A list, an array or a tensor of one dimension.
+            The ids.
 
         Raises:
             UsageError: `return_type` is unknown, or its library is not installed.
@@ -61,18 +61,18 @@ class GPT2Tokenizer:
         return _as_type(self.tokenizer.encode(text), return_type)
 
     def encode_batch(self, texts: Iterable[str], num_threads: int = 4, *, return_type: str = "list") -> list[Any]:
-        """Return the ids of each text, in order, encoded in parallel.
+        """Return the ids of each text, encoded in parallel.
 
         >>> gpt2.encode_batch(["low", "er"])
         [[257], [258]]
 
         Args:
-            texts: the texts.
-            num_threads: at most this many threads work.
+            texts: as in `encode`.
+            num_threads: at most this many.
             return_type: as in `encode`.
 
         Returns:
-            A list, an array or a tensor for each text.
+            The ids.
 
         Raises:
             UsageError: `num_threads` is below 1, or as in `encode`.
@@ -80,16 +80,16 @@ class GPT2Tokenizer:
         return [_as_type(ids, return_type) for ids in self.tokenizer.encode_batch(texts, num_threads=num_threads)]
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the text of each token as vocab.json has it, in the byte alphabet.
+        """Return the tokens of a text as in vocab.json.
 
         >>> gpt2.tokenize(" lower")
         ['Ġ', 'low', 'er']
 
         Args:
-            text: the text.
+            text: as in `encode`.
 
         Returns:
-            A text for each token.
+            The tokens.
         """
         return [str(self.tokenizer.id_to_token(id_)) for id_ in self.tokenizer.encode(text)]
 
@@ -100,7 +100,7 @@ class GPT2Tokenizer:
         'lower'
 
         Args:
-            ids: a list, an array, a tensor, or one id in an array or tensor without dimensions.
+            ids: a list, an array or a tensor; also one id in an array or tensor without dimensions.
 
         Returns:
             The text.

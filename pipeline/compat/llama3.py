@@ -35,12 +35,11 @@ class Llama3Tokenizer:
     >>> llama.encode("lower", bos=True, eos=False)
     [259, 257, 258]
 
-    Its attributes are those of the reference: `n_words` (ranks and special tokens), `bos_id` and `eos_id` (of
-    begin_of_text and end_of_text), `pad_id` (-1: none), `stop_tokens` (ids that end a generation), `special_tokens`
-    (text -> id); and `tokenizer`, the `Tokenizer` that does the work.
+    Its attributes are those of Meta's class: `n_words`, `bos_id`, `eos_id`, `pad_id` (-1: none), `stop_tokens` (ids
+    that end a generation), `special_tokens` (text -> id); and `tokenizer`, the `Tokenizer` that does the work.
 
     Args:
-        path: path or URI of the rank file.
+        path: the rank file.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -74,11 +73,11 @@ class Llama3Tokenizer:
         [257, 268]
 
         Args:
-            text: the text.
+            text: a str.
             bos: whether begin_of_text comes first.
             eos: whether end_of_text comes last.
             allowed_special: special tokens to recognise, or "all".
-            disallowed_special: special tokens to refuse, or "all" that are not allowed; any other is ordinary text.
+            disallowed_special: special tokens to refuse, or "all" that are not allowed; others are encoded as text.
 
         Returns:
             The token ids.
@@ -95,16 +94,16 @@ class Llama3Tokenizer:
         return [*ids, self.eos_id] if eos else ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids.
+        """Return the text of ids, with special tokens.
 
         >>> llama.decode([259, 257, 258])
         '<|begin_of_text|>lower'
 
         Args:
-            ids: a list, an array, a tensor of one dimension, or any other iterable.
+            ids: any iterable of one dimension.
 
         Returns:
-            The text; special tokens are written as text.
+            The text.
 
         Raises:
             InputError: an id is not in the vocabulary or not a whole number.

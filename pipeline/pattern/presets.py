@@ -81,7 +81,7 @@ def _deepseek_v3() -> str:
 _PRESETS = (
     Preset(
         name="gpt2",
-        help="keeps a number whole, and recognises contractions in lower case only",
+        help="keeps numbers whole, and recognises contractions in lower case only",
         expression=r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
         numbers=r" ?\p{N}+",
         aliases=("r50k", "r50k_base", "p50k", "p50k_base", "p50k_edit"),
@@ -92,7 +92,7 @@ _PRESETS = (
     ),
     Preset(
         name="cl100k",
-        help="cuts numbers after three digits; tiktoken's own expression, possessive quantifiers included",
+        help="splits numbers after three digits; tiktoken's own expression, with possessive quantifiers",
         expression=(
             r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
             r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
@@ -103,7 +103,7 @@ _PRESETS = (
     ),
     Preset(
         name="llama3",
-        help="cuts numbers after three digits; as in the `tokenizer.json` of Llama 3",
+        help="splits numbers after three digits; as in the `tokenizer.json` of Llama 3",
         expression=rf"{_CONTRACTIONS}|{_WORD}|{_UP_TO_THREE}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
         numbers=_UP_TO_THREE,
         aliases=("llama-3.1", "llama-3.2", "llama-3.3", "olmo-2"),
@@ -113,7 +113,7 @@ _PRESETS = (
     ),
     Preset(
         name="o200k",
-        help="starts a new pre-token where lower case turns to upper case, and keeps a contraction with its word",
+        help="splits where lower case turns to upper case, and keeps contractions with their words",
         expression=(
             rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
             rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?"
@@ -134,7 +134,7 @@ _PRESETS = (
     ),
     Preset(
         name="qwen2",
-        help="is `llama3` with numbers cut after each digit; as in the `tokenizer.json` of Qwen 2 to 3",
+        help="is `llama3` with a pre-token for each digit; as in the `tokenizer.json` of Qwen 2 to 3",
         expression=rf"{_CONTRACTIONS}|{_WORD}|\p{{N}}|{_PUNCTUATION}[\r\n]*|{_SPACES}",
         numbers=r"\p{N}",
         aliases=("qwen1.5", "qwen2.5", "qwen3"),
@@ -163,10 +163,7 @@ _PRESETS = (
     ),
     Preset(
         name="digits-from-right",
-        help=(
-            "is `llama3` with numbers cut into threes from their end, as separators are written: `12345` is `12` and "
-            "`345`"
-        ),
+        help=("is `llama3` with numbers split into threes from their end: `12345` is `12` and `345`"),
         expression=(rf"{_CONTRACTIONS}|{_WORD}|{_FROM_RIGHT}|{_PUNCTUATION}[\r\n]*|{_SPACES}"),
         numbers=_FROM_RIGHT,
         read_alike_by=("tokenizers", "tiktoken"),
@@ -174,9 +171,9 @@ _PRESETS = (
     Preset(
         name="deepseek-v3",
         help=(
-            "cuts as the three steps of DeepSeek V3's `tokenizer.json` (R1 has the same) in one expression: numbers "
-            "after three digits, Chinese and kana apart from other letters, and it keeps combining marks with letters, "
-            "and a symbol with the ASCII letters that follow"
+            "has the three passes of DeepSeek V3's and R1's `tokenizer.json` in one expression: it splits numbers "
+            "after three digits, and Chinese and kana from other letters, and keeps combining marks with letters, and "
+            "a symbol with the ASCII letters that follow"
         ),
         expression=_deepseek_v3(),
         numbers=_UP_TO_THREE,
@@ -192,8 +189,8 @@ _PRESETS = (
     Preset(
         name="kimi-k2",
         help=(
-            "is `o200k` with words in Chinese characters (`\\p{Han}`) apart, the expression of Kimi K2's "
-            "`tokenization_kimi.py`, whose operations on classes `regex` knows after `(?V1)`"
+            "is `o200k` with Chinese characters (`\\p{Han}`) apart: the expression of Kimi K2's "
+            "`tokenization_kimi.py`, after `(?V1)`, with which `regex` knows operations on classes"
         ),
         expression=(
             rf"(?V1)[\p{{Han}}]+|[^\r\n\p{{L}}\p{{N}}]?{_without_han(_UPPER)}*{_without_han(_LOWER)}+{_CONTRACTIONS}?"
@@ -206,7 +203,7 @@ _PRESETS = (
     ),
     Preset(
         name="tekken",
-        help="is `superbpe` with numbers cut after each digit; Mistral's since Nemo, which Nemotron 3 has, too",
+        help="is `superbpe` with a pre-token for each digit: Mistral's since Nemo, and Nemotron 3's",
         expression=(
             rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*"
             rf"|\p{{N}}|{_PUNCTUATION}[\r\n/]*|{_SPACES}"
@@ -219,7 +216,7 @@ _PRESETS = (
     ),
     Preset(
         name="nanochat",
-        help="is GPT-4's as nanochat has it, with numbers cut after two digits",
+        help="is nanochat's variant of GPT-4's, with numbers split after two digits",
         expression=(
             r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,2}| ?[^\s\p{L}\p{N}]++[\r\n]*"
             r"|\s*[\r\n]|\s+(?!\S)|\s+"
@@ -230,8 +227,8 @@ _PRESETS = (
     Preset(
         name="capped",
         help=(
-            "is for many languages, and our own: words keep their combining marks, and words and runs of signs end "
-            "after 16 characters, so that languages without spaces have no pre-tokens of a whole sentence"
+            "is our own, for many languages: words keep their combining marks, and words and runs of signs end after "
+            "16 characters, so that languages without spaces have no pre-tokens of a whole sentence"
         ),
         expression=(
             rf"[^\r\n\p{{L}}\p{{M}}\p{{N}}]?[\p{{L}}\p{{M}}]{{1,16}}|{_UP_TO_THREE}"

@@ -199,11 +199,13 @@ TEXT = (
         Number(
             f"renyi_{order:g}".replace(".", "_"),
             f"Rényi efficiency, order {order:g}",
-            f"How evenly the tokens that occur are used: the Rényi entropy of order {order:g} of their distribution, "
-            "over the logarithm of how many there are.",
+            "How evenly the tokens that occur are used: the Rényi entropy of this order of their distribution, over "
+            "the logarithm of their number."
+            if order == 1
+            else "As `renyi_1`, of this order.",
             _renyi(order),
             1,
-            source=_ZOUHAR,
+            source=_ZOUHAR if order == 1 else "",
             brief=order == 2.5,
         )
         for order in (1, 2, 2.5, 3)
@@ -211,8 +213,8 @@ TEXT = (
     Number(
         "digit_f1",
         "digit F1 (consistency)",
-        "The cuts inside a number (digits 0 to 9) compared with the usual ones "
-        "in numbers of as many digits, as F1; the mean over numbers. 1 if numbers are always cut in one way.",
+        "The splits inside a number (digits 0 to 9) compared with the usual ones in numbers of as many digits, as F1; "
+        "the mean over numbers. 1 if numbers are always split in one way.",
         lambda record: mean_digit_f1(record.numbers),
         1,
         source=_SINGH,
@@ -221,7 +223,7 @@ TEXT = (
     Number(
         "digit_ways",
         "ways to cut numbers",
-        "In how many ways numbers of as many digits are cut: the most of any number of digits. `digits` has all.",
+        "In how many ways numbers of as many digits are split, at most. `digits` has all.",
         _most_ways,
         -1,
         ",d",
@@ -249,8 +251,8 @@ TEXT = (
     Number(
         "crossing",
         "tokens across characters",
-        "The share of tokens that have a part of a character and bytes of "
-        "another one; each byte that continues a character without its start counts as another one.",
+        "The share of tokens with a part of a character and bytes of another; a byte that continues a character "
+        "without its start counts as another.",
         _ratio("crosses", "tokens"),
         -1,
         ".2%",
@@ -259,7 +261,7 @@ TEXT = (
     Number(
         "split",
         "characters split, per thousand",
-        "Of a thousand characters of several bytes, those that are in several tokens.",
+        "Of a thousand characters of several bytes, those in several tokens.",
         _ratio("opens", "long_characters", 1000),
         -1,
         source="TokEval `utf8_char_split`",
@@ -267,7 +269,7 @@ TEXT = (
     Number(
         "round_trip",
         "lines that come back",
-        "The share of lines that are not blank that decoding returns as they were, also their normal form.",
+        "The share of lines, not blank, that decoding returns as they were, or in their normal form.",
         _rest("changed_lines", "lines"),
         1,
         ".1%",
@@ -277,8 +279,7 @@ TEXT = (
     Number(
         "names_whole",
         "names in one token",
-        "In code, the share of names (a letter or `_`, then letters, digits and "
-        "`_`; keywords, too) that one token covers.",
+        "In code, the share of names (a letter or `_`, then letters, digits and `_`; keywords, too) in one token.",
         _ratio("names_whole", "names"),
         1,
         ".1%",
@@ -295,7 +296,7 @@ TEXT = (
     Number(
         "indentation",
         "tokens of indentation",
-        "In code, the tokens that overlap the white space in front of a line; the mean over lines that have some.",
+        "In code, the tokens that overlap the white space in front of a line; the mean over such lines.",
         _ratio("indentation_tokens", "indentations"),
         -1,
     ),
@@ -306,8 +307,7 @@ LANGUAGES = (
     Number(
         "gini",
         "Gini over the languages",
-        "How unequal the costs of the languages are: 0 if all are equal. The cost "
-        "is tokens a line of files that are the same text, else tokens a character.",
+        "How unequal the costs of the languages are: 0 if all are equal.",
         lambda costs: gini(costs.values()),
         -1,
         source="TokEval `tokenizer_fairness_gini`",

@@ -93,8 +93,8 @@ class PartOptions(Values):
     """How the work of one directory is shared by processes."""
 
     part: str | None = _resource("run", None, parse_part,
-        "do the chunks of one of N processes: I/N, or auto in an array of Slurm or SGE; without it, a command does "
-        "the rest", "I/N", advanced=True, examples=lambda: (AUTO,))
+        "do the share of one of N processes; auto: by an array of Slurm or SGE; a command without it does the rest",
+        "I/N", advanced=True, examples=lambda: (AUTO,))
 
 
 class OverwriteOptions(WorkOptions):
@@ -114,21 +114,21 @@ class CorpusOptions(WorkOptions):
     """Which files are read, and how."""
 
     inputs: tuple[str, ...] | None = argument("[INPUT ...]", read.parse_paths,
-        "files, directories, globs and URIs; None: the sample corpus (the running Python's own standard library)",
+        "files, directories, globs and URIs; None: the sample corpus",
         None, stage="run")
     files_from: Location | None = _input("run", None, parse_location,
-        "read more INPUTs from this file, one a line or ended by NUL bytes; - is standard input", "FILE", advanced=True,
+        "read more INPUTs from this file, one a line or NUL-separated; - is standard input", "FILE", advanced=True,
         command_only=True)
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
-        "leave out the files and directories of INPUT with this name or path; repeatable", "GLOB")
+        "skip files and directories of INPUT with this name or path; repeatable", "GLOB")
     input_format: str = _input("count", "auto",
         read.parse_one_of("auto", "text", "lines", "jsonl", "parquet", "arrow"),
-        "format of all inputs: text, lines (each a document), jsonl, parquet, arrow; auto: by content and name",
+        "format of all inputs; lines: each line is a document; auto: by content and name",
         advanced=True)
     compression: str = _input("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
-        "compression of all inputs: none, gzip, zstd, bzip2, xz; auto: by content", advanced=True)
+        "compression of all inputs; auto: by content", advanced=True)
     pattern_timeout: int = _resource("run", 60, parse_whole_number(1, 1_000_000),
-        "stop if the regex package needs longer than this for a document, or a MiB of one", "SECONDS", advanced=True)
+        "stop if the regex package takes longer than this for a document, or a MiB of one", "SECONDS", advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
         "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
@@ -140,34 +140,34 @@ class TextOptions(CorpusOptions):
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
         "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
-        "field of JSON Lines or column of Parquet or Arrow that holds the text; a.b: field b of field a; a,b: both; "
-        "jsonl=a,parquet=b: by format", "NAME")
+        "field of JSON Lines, column of Parquet or Arrow with the text; a.b: b in a; a,b: both; jsonl=a,parquet=b: "
+        "by format", "NAME")
     text_join: str | None = _input("run", None, read.parse_join,
-        "what joins the texts of several fields, part of --text-field from then on; default: two line feeds", "TEXT",
+        "text between several fields, part of --text-field from then on; default: two line feeds", "TEXT",
         advanced=True)
     sample: float | int | None = _input("count", None, read.parse_sample,
-        "take this share of the documents, or about SIZE of the files' bytes, chosen by a hash of their content and "
-        "--seed", "SHARE|SIZE", keyword=float | int | str | None, advanced=True)
+        "take this share of the documents, or about SIZE of the files' bytes, by a hash of content and --seed",
+        "SHARE|SIZE", keyword=float | int | str | None, advanced=True)
     seed: int = _input("count", 0, parse_whole_number(0, (1 << 63) - 1), "seed of every random choice", "N",
         advanced=True)
     max_document_chars: int | None = _input("count", None, parse_whole_number(1, (1 << 62) - 1),
-        "take only this many characters (code points) of a document, the first", "N", advanced=True)
+        "take only the first N characters (code points) of a document", "N", advanced=True)
 
 
 class PieceOptions(Values):
     """Where text is cut."""
 
     special_tokens: tuple[str, ...] = _special("count", ("<|endoftext|>",), read.parse_special_tokens,
-        "a special token: it separates documents and has an id of its own", "TEXT",
+        "special token, which separates documents", "TEXT",
         flag="--special-token", without="drop the default special token; without any, each file is one document")
     special_tokens_as_text: bool = _special("count", False, read.parse_flag,
-        "count special tokens in the corpus as ordinary text, so that they separate nothing", advanced=True)
+        "count special tokens in the corpus as ordinary text", advanced=True)
     pattern: str = _vocabulary("count", "gpt2", read.parse_pattern,
-        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), also with +digits1 and "
-        "others behind, which say how numbers are cut, or a regular expression", "NAME|REGEX",
+        f"how text is split into pre-tokens: {', '.join(PRESETS)} (not at all), each also with +digits1 and "
+        "others, which split numbers; or a regular expression", "NAME|REGEX",
         examples=lambda: PRESETS)
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
-        "the Unicode normal form that text is put into before it is cut: none, or nfc as Qwen has it", advanced=True)
+        "Unicode normal form of the text before it is split; Qwen has nfc", advanced=True)
     max_piece_bytes: int | None = _vocabulary("count", None, parse_piece_bytes,
         "split pre-tokens longer than this while counting; the tokenizer itself does not", "SIZE", advanced=True)
     pattern_timeout: int = as_in(CorpusOptions, "pattern_timeout")
@@ -181,26 +181,26 @@ class MixtureOptions(Values):
     """Weights of inputs or runs that follow from their counted bytes."""
 
     temperature: str | None = _input("mixture", None, parse_temperature,
-        "even out INPUTs, or RUNs: each has a share of the text in proportion to its counted bytes to the power of "
-        "1/T; 1 is as counted, inf equal shares", "T", keyword=int | float | str | None, advanced=True)
+        "even out INPUTs or RUNs: shares are proportional to counted bytes to the power of 1/T; 1: as counted, inf: "
+        "equal", "T", keyword=int | float | str | None, advanced=True)
     shares: tuple[str, ...] | None = _input("mixture", None, parse_shares,
-        "give the INPUT or RUN of this name this share of the text, such as sw=10%; the others have the rest as they "
-        "would; repeatable", "NAME=SHARE", flag="--share", keyword=Mapping[str, float | str] | None, advanced=True)
+        "share of the text of the INPUT or RUN of this name, such as sw=10%; others divide the rest; repeatable",
+        "NAME=SHARE", flag="--share", keyword=Mapping[str, float | str] | None, advanced=True)
 
 
 class CountOptions(MixtureOptions, ClusterOptions, ImportOptions, TextOptions):
     """Of `count`."""
 
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
-        "how often to count the text of an INPUT: 2, 0.5, 1/3; one for each INPUT, in their order", "NUMBER",
+        "how often to count an INPUT: 2, 0.5, 1/3; one for each INPUT, in order", "NUMBER",
         flag="--weight", keyword=Sequence[float | str] | None)
     split_at: tuple[str, ...] = _special("count", (), read.parse_special_tokens,
-        "text that separates documents and is no token of the result; repeatable", "TEXT", advanced=True)
+        "text that separates documents, but becomes no token; repeatable", "TEXT", advanced=True)
     dry_run: bool = _output("run", False, read.parse_flag, "print what would be done, and what it takes, and stop",
         command_only=True)
     added_tokens: Mapping[str, TokenRule] | None = _special("count", None, read.parse_added_tokens,
-        "a token that is found in text and never cut, but is not special: it separates nothing, and decoding keeps it; "
-        "repeatable (Python and configuration files take flags, too)", "TEXT", flag="--added-token", advanced=True,
+        "token that is never split, but not special: it separates nothing, and decoding keeps it; repeatable "
+        "(Python and configuration files take flags, too)", "TEXT", flag="--added-token", advanced=True,
         keyword=str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None)
 
 
@@ -208,20 +208,20 @@ class TokenizerOptions(Values):
     """What can change in a tokenizer that exists."""
 
     bos_token: str | None = _special("special", None, read.parse_special_token,
-        "special token that starts a text; added if it is not a special token yet", "TEXT")
+        "special token that starts a text; added if missing", "TEXT")
     eos_token: str | None = _special("special", None, read.parse_special_token,
-        "special token that ends a text; default: the one that separates the corpus", "TEXT")
+        "special token that ends a text; default: the corpus's separator", "TEXT")
     pad_token: str | None = _special("special", None, read.parse_special_token,
-        "special token for padding; added if it is not a special token yet", "TEXT")
+        "special token for padding; added if missing", "TEXT")
     added_special_tokens: tuple[str, ...] = _special("special", (), read.parse_special_tokens,
-        "another special token, such as a chat mark counted as text; repeatable", "TEXT", flag="--special-token")
+        "another special token, such as one of a chat template; repeatable", "TEXT", flag="--special-token")
     add_bos: bool = _special("special", False, read.parse_flag,
-        "start each text with the --bos-token when encoding, here and in transformers", advanced=True)
+        "start each encoded text with the --bos-token, here and in transformers", advanced=True)
     export: tuple[str, ...] | None = _output("run", None, read.parse_formats,
-        "tokenizer files to write: hf, gpt2, tiktoken, gguf, token-bytes; default: each that can express the tokenizer",
+        "tokenizer files to write: hf, gpt2, tiktoken, gguf, token-bytes; default: all that can express the tokenizer",
         "LIST", examples=lambda: read.EXPORT_FORMATS)
     chat_template: str | None = _output("run", None, read.parse_text,
-        "chat template to store in the hf files: llama3, chatml, qwen, ..., tokenizer (its own), or a file",
+        "chat template for the hf files: llama3, chatml, qwen, ..., tokenizer (its own), or a file",
         "NAME|FILE")
 
 
@@ -233,34 +233,34 @@ class ExportOptions(TokenizerOptions):
     overwrite: bool = as_in(OverwriteOptions, "overwrite", help="replace files of the output that have other content")
     quiet: bool = as_in(WorkOptions, "quiet")
     rank_pattern: str | None = _vocabulary("run", None, read.parse_pattern,
-        "what splits text for a rank file of tiktoken's kind whose content is not known; its special tokens are those "
-        "of --special-token, in order of ids", "NAME|REGEX", flag="--pattern", advanced=True)
+        "pattern of an unknown tiktoken rank file; --special-token names its special tokens, in order of ids",
+        "NAME|REGEX", flag="--pattern", advanced=True)
     without_normalizer: bool = _output("run", False, read.parse_flag,
-        "write GGUF although llama.cpp does not put text into NFC; says how many texts get other ids", advanced=True)
+        "write GGUF although llama.cpp does not apply NFC; says how many texts get other ids", advanced=True)
 
 
 class VocabularyOptions(TokenizerOptions):
     """What is learned from counts."""
 
     vocab_size: tuple[int, ...] = _vocabulary("vocabulary", (32_000,), read.parse_vocab_size,
-        "number of tokens to have: 256 bytes, merges, special tokens; several with commas, the first is the run's own",
+        "number of tokens: 256 bytes, merges, special tokens; of several, the first is the run's own",
         "N[,N...]", keyword=int | str | Sequence[int],
         examples=lambda: ("8000", "16000", "32000", "64000", "128000", "256000"))
     min_frequency: int = _vocabulary("merge", 1, parse_whole_number(1, (1 << 63) - 1),
-        "merge no pair of tokens that occurs fewer times than this", "N")
+        "merge no pair that occurs fewer times than this", "N")
     min_piece_count: int = _vocabulary("merge", 1, parse_whole_number(1, (1 << 63) - 1),
-        "ignore pre-tokens that occur fewer times than this when merging", "N", advanced=True)
+        "ignore pre-tokens that occur fewer times than this", "N", advanced=True)
     max_token_bytes: int | None = _vocabulary("merge", None, parse_whole_number(2, 1 << 30),
-        "make no token of more bytes than this", "N", advanced=True)
+        "most bytes of a token", "N", advanced=True)
     whole_characters: bool = _vocabulary("merge", False, read.parse_flag,
-        "never join a part of a UTF-8 character with bytes of another one in a token", advanced=True)
+        "never join part of a UTF-8 character with bytes of another", advanced=True)
     special_ids: str = _special("merge", "last", read.parse_one_of("last", "first"),
-        "give special tokens the last ids of the vocabulary, or the first", advanced=True)
+        "whether special tokens get the last or the first ids", advanced=True)
     reserve_tokens: int | str = _special("special", 0, read.parse_reserved,
-        "number of unused special tokens at the end of the vocabulary, for later; '100:<|lab_{}|>' names them",
+        "unused special tokens at the end of the vocabulary; '100:<|lab_{}|>' names them",
         "N[:NAME]", advanced=True)
     round_vocab_to: int = _special("special", 1, parse_whole_number(1, 1 << 20),
-        "round the vocabulary size up to a multiple of this, with unused special tokens", "N", advanced=True)
+        "round the vocabulary size up to a multiple of N, with unused special tokens", "N", advanced=True)
 
 
 class MergeOptions(MixtureOptions, ClusterOptions, OverwriteOptions, VocabularyOptions):
@@ -271,14 +271,14 @@ class MergeOptions(MixtureOptions, ClusterOptions, OverwriteOptions, VocabularyO
     tie_break: str = _vocabulary("merge", "lowest-ids", read.parse_one_of("lowest-ids", "greatest-bytes"),
         "which of equally frequent pairs is merged first", advanced=True)
     stop_at_saving: float | None = _vocabulary("vocabulary", None, read.parse_share,
-        "stop growing when doubling the vocabulary saves less than this share of the tokens, such as 1%; --vocab-size "
-        "is then the largest allowed, without it 256000", "SHARE")
+        "stop growing when doubling the vocabulary saves less than this share of tokens, such as 1%; --vocab-size is "
+        "then the most, by default 256000", "SHARE")
     superwords_from: int | str | None = _vocabulary("merge", None, read.parse_first_stage,
-        "let tokens span several words from this size on, or share; reads the corpus twice", "N|80%", advanced=True)
+        "let tokens span several words from this size or share on; reads the corpus twice", "N|80%", advanced=True)
     superword_pattern: str = _vocabulary("merge", "superbpe", read.parse_superword_pattern,
         "what splits text for --superwords-from: superbpe, superbpe-digits, a regex", "NAME|REGEX", advanced=True)
     superword_words: int | str = _vocabulary("merge", 4, read.parse_superword_words,
-        "most words that a token of --superwords-from may span; none: any number", "N|none", advanced=True)
+        "most words that such a token spans; none: any number", "N|none", advanced=True)
     superword_colon: bool = _vocabulary("merge", False, read.parse_flag,
         "let such tokens hold a colon followed by a space", flag="superword_colon")
 
@@ -320,7 +320,7 @@ class EncodeFilesOptions(TextOptions):
     separator: str | None = _shards("encode", None, read.parse_text,
         "special token after each document; default: the separator of the training corpus", "TEXT", advanced=True)
     special_tokens_in_text: str = _shards("encode", "tokens", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
-        "read special tokens in the text, but the separator between documents, as tokens or as text, or refuse them",
+        "what special tokens in the text become; the separator between documents stays one",
         "tokens|text|refuse", advanced=True)
 
 
@@ -328,20 +328,20 @@ class RowOptions(Values):
     """How ids are stored, and which of them for validation."""
 
     val_fraction: float | None = _order("encode", None, read.parse_share,
-        "hold this share of documents or rows out for validation, chosen by a hash of their content", "SHARE")
+        "hold out this share of documents or rows for validation, by a hash of their content", "SHARE")
     val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
-        "hold documents or rows of this many tokens together out for validation", "N", advanced=True)
+        "hold out documents or rows of N tokens together for validation", "N", advanced=True)
     seed: int = as_in(TextOptions, "seed", group="Order and split", advanced=False)
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
-        "format of shards: npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron, mds",
+        "npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron or mds",
         "NAME", examples=read.shard_formats)
     shard_size: int = _shards("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1),
         "most tokens in a shard", "N")
     sequence_length: int | None = _packing("encode", None, parse_whole_number(1, 1 << 26),
-        "store documents in rows of this many tokens, as --pack says", "N")
+        "store documents in rows of N tokens, as --pack says", "N")
     pack: str = _packing("encode", "concat", read.parse_one_of(*read.PACKS),
-        "how documents fill the rows of --sequence-length: concat (end to end), best-fit (whole where they fit), "
-        "none (one each)", "NAME", keyword=Literal["concat", "best-fit", "none"])
+        "how documents fill rows: concat (end to end), best-fit (whole where they fit), none (one each)",
+        "NAME", keyword=Literal["concat", "best-fit", "none"])
 
 
 class ShardsOptions(PartOptions, OutputOptions, CorpusOptions):
@@ -356,7 +356,7 @@ class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOption
     weights: tuple[str, ...] | None = as_in(CountOptions, "weights", help="how often to take each INPUT: 2, 0.5, 1/3")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
     repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
-        "number of times to take the corpus, each in another order if it is shuffled", "N")
+        "take the corpus N times, each in another order with --shuffle", "N")
     seed: int = as_in(RowOptions, "seed")
     position_ids: bool = _packing("encode", False, read.parse_flag,
         "add columns position_ids and document_ids (best-fit has them in any case)", advanced=True)

@@ -89,7 +89,7 @@ class Conversions:
     model: Model
 
     def to_tiktoken(self) -> Any:
-        """Return the tokenizer as one of tiktoken, with the same ids.
+        """Return the tokenizer as an object of tiktoken, with the same ids.
 
         >>> tokenizer.to_tiktoken().encode("lower")
         [257, 258]
@@ -99,14 +99,14 @@ class Conversions:
 
         Raises:
             UsageError: tiktoken is not installed.
-            ExportRefusedError: tiktoken would produce other ids.
+            ExportRefusedError: the library would produce other ids.
         """
         tiktoken = installed("tiktoken")
         ranks = {token: id_ for id_, token in self.model.vocabulary.tokens.items()}
         return tiktoken.Encoding(mergeable_ranks=ranks, **encoding_arguments(self.model))
 
     def to_tokenizers(self) -> Any:
-        """Return the tokenizer as one of tokenizers, with the same ids.
+        """Return the tokenizer as an object of tokenizers, with the same ids.
 
         >>> tokenizer.to_tokenizers().encode("lower").ids
         [257, 258]
@@ -116,7 +116,7 @@ class Conversions:
 
         Raises:
             UsageError: tokenizers is not installed.
-            ExportRefusedError: tokenizers would produce other ids.
+            ExportRefusedError: the library would produce other ids.
         """
         tokenizers = installed("tokenizers")
         with _exported(self.model) as directory:
@@ -124,7 +124,7 @@ class Conversions:
         return of_whole_texts(converted)
 
     def to_transformers(self) -> Any:
-        """Return the tokenizer as one of transformers: with the same ids, pad token and chat template.
+        """Return the tokenizer as an object of transformers, with the same ids, pad token and chat template.
 
         >>> tokenizer.to_transformers()("lower").input_ids
         [257, 258]
@@ -134,16 +134,15 @@ class Conversions:
 
         Raises:
             UsageError: transformers is not installed.
-            ExportRefusedError: transformers would produce other ids.
+            ExportRefusedError: the library would produce other ids.
         """
         return _loaded_as(installed("transformers").PreTrainedTokenizerFast, self.model)
 
     def as_transformers(self) -> Any:
-        """Return the tokenizer as one of transformers that encodes in native threads, for training code.
+        """Return an object of transformers that encodes in native threads, for training code; results are the same.
 
-        Single texts and lists of them are encoded here, also with padding, truncation, masks and offsets. Pairs, words
-        and overflowing tokens are left to transformers, as are decoding and saving; results are those of
-        `AutoTokenizer`. After tokens were added it goes on with them.
+        Texts and lists of them are encoded natively, also with padding, truncation, masks, offsets and added tokens.
+        transformers does the rest: pairs, words, overflowing tokens, decoding, saving.
 
         >>> tokenizer.as_transformers()(["lower", "low"]).input_ids
         [[257, 258], [257]]
@@ -153,7 +152,7 @@ class Conversions:
 
         Raises:
             UsageError: transformers is not installed.
-            ExportRefusedError: transformers would produce other ids.
+            ExportRefusedError: the library would produce other ids.
         """
         installed("transformers")
         from pipeline.tokenizer.for_transformers import NativeTokenizer
@@ -168,7 +167,7 @@ class Conversions:
         token: str | None = None,
         commit_message: str = "Upload the tokenizer",
     ) -> str:
-        """Upload the files of `save` to the Hugging Face Hub as one commit; other files there are kept.
+        """Upload the files of `save` to the Hugging Face Hub as one commit; other files there stay.
 
         >>> tokenizer.push_to_hub("no repository")
         Traceback (most recent call last):
@@ -176,16 +175,16 @@ class Conversions:
 
         Args:
             repo_id: OWNER/NAME of a repository of models; made if it is missing.
-            private: whether a repository that is made is private; None: as its owner's settings say.
-            token: an access token; None: the one in HF_TOKEN or stored by `hf auth login`.
+            private: whether a new repository is private; None: as its owner's settings say.
+            token: an access token; None: that of HF_TOKEN or `hf auth login`.
             commit_message: the title of the commit.
 
         Returns:
-            The address of the commit.
+            The commit's address.
 
         Raises:
             UsageError: `huggingface_hub` is not installed, no one is logged in, or the name is not OWNER/NAME.
-            ExportRefusedError: tokenizers would produce other ids.
+            ExportRefusedError: the library would produce other ids.
             StorageError: the Hub refused the upload or cannot be reached.
         """
         return push(self.model, repo_id, private=private, token=token, commit_message=commit_message)

@@ -74,7 +74,7 @@ class Decoding:
 
     @cached_property
     def vocab(self) -> dict[int, bytes]:
-        """Id -> bytes of every token, special tokens included; transformers' `vocab` is `get_vocab()`: text -> id."""
+        """Id -> bytes of every token, special tokens included."""
         return self.model.vocabulary.to_dict()
 
     @cached_property
@@ -94,7 +94,7 @@ class Decoding:
         257
 
         Returns:
-            A new dictionary in order of ids; a space in a token is written as "Ġ".
+            A new dictionary in order of ids; a space is "Ġ".
         """
         return self._letters.copy()
 
@@ -105,7 +105,7 @@ class Decoding:
         257
 
         Args:
-            token: in the letters of Hugging Face's files, such as "Ġthe" for " the".
+            token: in these letters, such as "Ġthe" for " the".
 
         Returns:
             The id, or None.
@@ -115,7 +115,7 @@ class Decoding:
         return self._letters.get(token)
 
     def id_to_token(self, id: int) -> str | None:  # noqa: A002 - its name in tokenizers
-        """Return a token in the letters of Hugging Face's files.
+        """Return a token in the same letters.
 
         >>> tokenizer.id_to_token(257)
         'low'
@@ -124,7 +124,7 @@ class Decoding:
             id: the token's id.
 
         Returns:
-            The token, such as "Ġthe" for " the", or None.
+            Token or None.
         """
         return self._letters_of_ids.get(numbers_of([id])[0])
 
@@ -135,11 +135,11 @@ class Decoding:
         b'low<|endoftext|>'
 
         Args:
-            ids: a list, a numpy array or torch tensor of one dimension, a memoryview, or any other iterable. An id
-                between others that has no token has no bytes.
+            ids: any iterable of one dimension: list, numpy array, torch tensor, memoryview. A gap between ids has no
+                bytes.
 
         Returns:
-            The bytes of all tokens, joined.
+            The bytes, joined.
 
         Raises:
             InputError: an id is not in the vocabulary or not a whole number.
@@ -147,15 +147,15 @@ class Decoding:
         return b"".join(tokens_of(self.vocab, ids, gaps=True))
 
     def decode(self, ids: Iterable[int], *, errors: str = "replace", skip_special_tokens: bool = False) -> str:
-        """Return the text of ids in one row; transformers' `decode` takes several rows, too: `decode_batch`.
+        """Return the text of one row of ids.
 
         >>> tokenizer.decode([257, 258])
         'lower'
 
         Args:
             ids: as in `decode_bytes`.
-            errors: as in `bytes.decode`, for ids that end inside of a character.
-            skip_special_tokens: whether special tokens are left out, rather than written as text.
+            errors: as in `bytes.decode`, for incomplete characters.
+            skip_special_tokens: whether to leave special tokens out.
 
         Returns:
             The text.
@@ -182,24 +182,24 @@ class Decoding:
             skip_special_tokens: as in `decode`.
 
         Returns:
-            A text for each row.
+            The texts.
         """
         if isinstance(batch, str | bytes) or not isinstance(batch, Iterable):
             raise unfit("batch", "rows of ids, such as [[1, 2], [3]]", batch)
         return [self.decode(ids, errors=errors, skip_special_tokens=skip_special_tokens) for ids in batch]
 
     def decode_stream(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> Iterator[str]:
-        """Yield the text of ids as they arrive, never half a character; joined it is what `decode` returns.
+        """Yield the text of ids as they arrive, in whole characters.
 
         >>> list(tokenizer.decode_stream(tokenizer.encode("lowé")))
         ['low', 'é']
 
         Args:
-            ids: any iterable of ids.
+            ids: as in `decode_bytes`.
             skip_special_tokens: as in `decode`.
 
         Yields:
-            Text of at least one character.
+            Parts of text.
         """
         decoder = self.stream_decoder(skip_special_tokens=skip_special_tokens)
         arriving = ids if isinstance(ids, Iterable) and not isinstance(ids, bytes) else numbers_of(ids)
@@ -218,15 +218,13 @@ class Decoding:
             skip_special_tokens: as in `decode`.
 
         Returns:
-            An object with the methods `push(*ids)` and `finish()`, which return text.
+            An object whose methods `push(*ids)` and `finish()` return text.
         """
         skipped = self.model.special_ids if arguments.flag("skip_special_tokens", skip_special_tokens) else ()
         return StreamDecoder(self.vocab, skipped)
 
     def token_byte_offsets(self, ids: Iterable[int]) -> list[tuple[int, int]]:
-        """Return where each token starts and ends in the UTF-8 of the decoded text.
-
-        That is the text that was encoded, unless a loaded tokenizer prepares texts first.
+        """Return where each token starts and ends in the UTF-8 of the decoded text (that after any normalizer).
 
         >>> tokenizer.token_byte_offsets([257, 258])
         [(0, 3), (3, 5)]
@@ -235,7 +233,7 @@ class Decoding:
             ids: as in `decode_bytes`.
 
         Returns:
-            A pair of byte positions for each id.
+            Pairs of positions.
         """
         lengths = map(len, tokens_of(self.vocab, ids, gaps=True))
         return list(pairwise(accumulate(lengths, initial=0)))

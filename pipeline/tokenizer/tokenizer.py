@@ -40,14 +40,13 @@ class Tokenizer(Conversions, Decoding):
     >>> tokenizer.encode("lower<|endoftext|>")
     [257, 258, 259]
 
-    `len(tokenizer)` is its number of ids, `"low" in tokenizer` asks whether a text is one token, and calling it
-    encodes. Tokenizers are equal if what their files say is equal; they are pickled without their caches.
+    Tokenizers are equal if what their files say is equal; they are pickled without their caches.
 
     Args:
-        vocabulary: the path or URI of a tokenizer, as for `load`; or ids, bytes, merges and special tokens.
-        pattern: a name or regular expression, or a compiled pattern; None: gpt2, or what a path says.
-        pad_token: one of the special tokens, for exports; None for no pad token.
-        whole_pieces: whether a piece that is a token is that token, even where no merges lead to it.
+        vocabulary: a path or URI, as for `load`; or ids, bytes, merges and special tokens.
+        pattern: a name, a regular expression or a compiled pattern; None: gpt2, or what a path says.
+        pad_token: one of the special tokens, for exports.
+        whole_pieces: whether a piece that is a token is that token, even if no merges lead to it.
 
     Raises:
         UsageError: the pad token is not one of the special tokens, or more than a path is given.
@@ -108,13 +107,13 @@ class Tokenizer(Conversions, Decoding):
 
     @classmethod
     def from_model(cls, model: Model) -> Tokenizer:
-        """Make a tokenizer of a model, which also holds a chat template or how another trainer's file prepares text.
+        """Make a tokenizer of a model, which also holds a chat template, a normalizer and the like.
 
         >>> Tokenizer.from_model(tokenizer.model).encode("lower")
         [257, 258]
 
         Args:
-            model: the `model` of another tokenizer, or what `pipeline.tokenizer.formats.files.load_model` returns.
+            model: the `model` of another tokenizer.
 
         Returns:
             The tokenizer.
@@ -143,8 +142,8 @@ class Tokenizer(Conversions, Decoding):
         Args:
             merges: pairs of byte strings, in order of rank.
             special_tokens: their texts, in order of ids.
-            pattern: as for the class.
-            special_ids: "last": ids after the merges; "first": ids before the bytes.
+            pattern: as in `Tokenizer`.
+            special_ids: "last": after the merges; "first": before the bytes.
             pad_token: one of the special tokens, or one to add after them.
 
         Returns:
@@ -174,10 +173,10 @@ class Tokenizer(Conversions, Decoding):
         [257, 260]
 
         Args:
-            vocab: id -> bytes; special tokens as UTF-8 among them, or not.
+            vocab: id -> bytes, with or without special tokens.
             merges: pairs of byte strings, in order of rank.
-            special_tokens: their texts; one that `vocab` lacks gets the next id after the last one.
-            pattern: as for the class.
+            special_tokens: their texts; one that `vocab` lacks gets the next id.
+            pattern: as in `Tokenizer`.
 
         Returns:
             The tokenizer.
@@ -191,17 +190,15 @@ class Tokenizer(Conversions, Decoding):
 
     @classmethod
     def load(cls, path: AnyPath) -> Tokenizer:
-        """Read a tokenizer's files; unlike transformers' `from_pretrained`, look no name up on the Hugging Face Hub.
+        """Read a tokenizer's files; names of the Hugging Face Hub are not looked up.
 
-        The ids are those of the file's own runtime, also those that it adds around each text. `Tokenizer(path)`,
-        `Tokenizer.from_file`, `Tokenizer.from_pretrained` and `pipeline.load` do the same.
+        The ids are those of the file's own runtime, also those that it adds around each text.
 
         >>> pipeline.load("my-tokenizer").encode("lower")
         [257, 258]
 
         Args:
-            path: a run directory, a tokenizer's (tokenizer.json, or vocab.json and merges.txt) or one of these files;
-                path or URI.
+            path: a run directory, or a tokenizer's directory or file: tokenizer.json, or vocab.json and merges.txt.
 
         Returns:
             The tokenizer.
@@ -225,9 +222,9 @@ class Tokenizer(Conversions, Decoding):
         [257, 258]
 
         Args:
-            path: the rank file; path or URI.
-            pattern: a name, or the expression as tiktoken spells it; the file does not hold it.
-            special_tokens: text -> id; the file does not hold them.
+            path: the rank file, which holds neither pattern nor special tokens.
+            pattern: a name, or the expression as tiktoken spells it.
+            special_tokens: text -> id.
 
         Returns:
             The tokenizer.
@@ -241,14 +238,14 @@ class Tokenizer(Conversions, Decoding):
         return cls.from_model(model_of_ranks(file, read_ranks(file), pattern, specials))
 
     def save(self, directory: AnyPath) -> None:
-        """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json, as transformers' `save_pretrained`.
+        """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json.
 
         >>> tokenizer.save("copy")
         >>> Tokenizer.load("copy").vocab == tokenizer.vocab
         True
 
         Args:
-            directory: path or URI; made if it is missing.
+            directory: made if it is missing.
 
         Raises:
             ExportRefusedError: tokenizer.json cannot tell a special token from an ordinary one.
@@ -264,12 +261,12 @@ class Tokenizer(Conversions, Decoding):
 
     @property
     def pattern(self) -> CompiledPattern:
-        """The compiled pattern that cuts text into pieces."""
+        """What splits text into pre-tokens."""
         return self.model.pattern
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids: bytes, merges and special tokens."""
+        """Number of ids."""
         return self.vocabulary.size
 
     @property
@@ -284,7 +281,7 @@ class Tokenizer(Conversions, Decoding):
 
     @property
     def eos_token_id(self) -> int | None:
-        """Id of the token that ends a text, if there is one; by tiktoken's name `eot_token`."""
+        """Id of the token that ends a text, if there is one."""
         return self.model.id_of(self.model.eos_token)
 
     eot_token = eos_token_id
@@ -306,7 +303,7 @@ class Tokenizer(Conversions, Decoding):
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """Text -> id of the special tokens, in the order in which they were named."""
+        """Text -> id, in the order in which they were named."""
         return self.vocabulary.special_tokens
 
     @cached_property
@@ -321,10 +318,10 @@ class Tokenizer(Conversions, Decoding):
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[int]:
-        """Return the ids of a text as a list, as calling the tokenizer does, which in transformers is a BatchEncoding.
+        """Return the ids of a text, as calling the tokenizer does.
 
-        Special tokens in the text are recognised, leftmost and longest first, where tiktoken refuses them. As soon as
-        `allowed_special` or `disallowed_special` is given, both mean what they mean in tiktoken.
+        Special tokens in the text are recognised, leftmost and longest first. If `allowed_special` or
+        `disallowed_special` is given, both mean what they mean in tiktoken.
 
         >>> tokenizer.encode("low<|endoftext|>")
         [257, 259]
@@ -334,11 +331,10 @@ class Tokenizer(Conversions, Decoding):
 
         Args:
             text: str or bytes.
-            add_special_tokens: whether to add the tokens that the tokenizer's files put around each text (such as
-                `add_bos`), as transformers does.
+            add_special_tokens: whether to add the tokens that the tokenizer's files put around each text.
             allowed_special: special tokens to recognise, or "all".
-            disallowed_special: special tokens to refuse, or "all" that are not allowed (the default as soon as
-                `allowed_special` is given); any other is encoded as ordinary text.
+            disallowed_special: special tokens to refuse, or "all" that are not allowed (the default if
+                `allowed_special` is given); others are encoded as text.
 
         Returns:
             The token ids.
@@ -382,23 +378,23 @@ class Tokenizer(Conversions, Decoding):
         allowed_special: Allowed = None,
         disallowed_special: Disallowed = None,
     ) -> list[list[int]]:
-        """Return the ids of each text as a list, encoded in parallel; in tokenizers it is an Encoding.
+        """Return the ids of each text, encoded in parallel.
 
         >>> tokenizer.encode_batch(["low", "er"])
         [[257], [258]]
 
         Args:
             texts: str or bytes.
-            num_threads: at most this many threads work; None for all cores.
+            num_threads: at most this many; None: all cores.
             add_special_tokens: as in `encode`.
             allowed_special: as in `encode`.
             disallowed_special: as in `encode`.
 
         Returns:
-            A list of token ids for each text.
+            Lists of ids.
 
         Raises:
-            SpecialTokenError: a text contains a disallowed special token.
+            SpecialTokenError: the text contains a disallowed special token; a ValueError.
             UsageError: `texts` is one text, or `num_threads` is below 1.
         """
         listed = arguments.texts_of(texts)
@@ -409,7 +405,7 @@ class Tokenizer(Conversions, Decoding):
         return [front + ids + behind for ids in encoded] if added else encoded
 
     def encode_ordinary_batch(self, texts: Iterable[Text], *, num_threads: int | None = None) -> list[list[int]]:
-        """Return the ids of each text, in which special tokens are ordinary text, encoded in parallel.
+        """Return the ids of each text as `encode_ordinary` does, in parallel.
 
         >>> tokenizer.encode_ordinary_batch(["low", "er"])
         [[257], [258]]
@@ -419,7 +415,7 @@ class Tokenizer(Conversions, Decoding):
             num_threads: as in `encode_batch`.
 
         Returns:
-            A list of token ids for each text.
+            Lists of ids.
 
         Raises:
             UsageError: `texts` is one text, or `num_threads` is below 1.
@@ -431,25 +427,25 @@ class Tokenizer(Conversions, Decoding):
     def encode_iterable(
         self, blocks: Iterable[Text], *, allowed_special: Allowed = None, disallowed_special: Disallowed = None
     ) -> Iterator[int]:
-        """Iterate over the ids of a text that arrives in blocks, such as an open file, in bounded memory.
+        """Iterate over the ids of a text that arrives in blocks, such as an open file; they are those of `encode`.
 
-        The ids are those of `encode` for the joined text. Memory is bounded by the longest piece and block; by the
-        longest document, with a pattern that the `regex` package runs; with a loaded tokenizer by the longest stretch
-        between ASCII characters (NFC) or of its first split, and by the whole text where special tokens have rules.
+        Memory is bounded by the longest piece and block; with a pattern that the `regex` package runs, by the longest
+        document; with a loaded tokenizer by the longest stretch between ASCII characters (NFC) or of its first split,
+        and by the whole text if special tokens have rules.
 
         >>> list(tokenizer.encode_iterable(["lo", "wer<|end", "oftext|>"]))
         [257, 258, 259]
 
         Args:
-            blocks: str or bytes; special tokens, pieces and characters may lie across blocks.
+            blocks: str or bytes; special tokens, pieces and characters may cross blocks.
             allowed_special: as in `encode`.
             disallowed_special: as in `encode`; one is found when the iterator reaches it.
 
         Returns:
-            An iterator of token ids, which reads the blocks as it is read.
+            An iterator.
 
         Raises:
-            SpecialTokenError: the text contains a disallowed special token.
+            SpecialTokenError: the text contains a disallowed special token; a ValueError.
             UsageError: a block has another type.
         """
         if not isinstance(blocks, Iterable):
@@ -468,15 +464,15 @@ class Tokenizer(Conversions, Decoding):
 
         Args:
             text: str or bytes.
-            dtype: an integer type that holds every id; None for int64, as embeddings take it. "uint32" is not copied.
+            dtype: an integer type that holds every id; None: int64. "uint32" is not copied.
             allowed_special: as in `encode`.
             disallowed_special: as in `encode`.
 
         Returns:
-            An array of one dimension.
+            The ids.
 
         Raises:
-            SpecialTokenError: the text contains a disallowed special token.
+            SpecialTokenError: the text contains a disallowed special token; a ValueError.
             UsageError: `dtype` cannot hold every id.
         """
         import numpy as np
@@ -502,10 +498,10 @@ class Tokenizer(Conversions, Decoding):
             disallowed_special: as in `encode`.
 
         Returns:
-            The length of what `encode` returns.
+            The number.
 
         Raises:
-            SpecialTokenError: the text contains a disallowed special token.
+            SpecialTokenError: the text contains a disallowed special token; a ValueError.
         """
         recognised = self._choice.of([text], allowed_special, disallowed_special)
         return len(self._front) + len(self._behind) + self._encoder.count(text, recognised)
@@ -519,9 +515,9 @@ class Tokenizer(Conversions, Decoding):
         continue_final_message: bool | str = False,
         **variables: Any,
     ) -> Any:
-        """Render a dialog by the chat template; the ids are a list, in transformers 5 a BatchEncoding.
+        """Render a dialog by the chat template, to a list of ids or to text.
 
-        Special tokens that a message contains are recognised, as there; `compat.ChatFormat` takes them as text.
+        Special tokens in messages are recognised, as in transformers; `compat.ChatFormat` takes them as text.
 
         >>> options = {"special_tokens": ["<|im_start|>", "<|im_end|>"], "chat_template": "chatml"}
         >>> chatty = pipeline.train("corpus.txt", output="runs/chat", vocab_size=260, **options)
@@ -529,16 +525,16 @@ class Tokenizer(Conversions, Decoding):
         '<|im_start|>user\\nlow<|im_end|>\\n'
 
         Args:
-            messages: of the dialog, in order: "role", "content" and what else the template reads. Members that are
-                None are left out, and "reasoning" or "thinking" is also "reasoning_content".
-            tokenize: whether to return ids, or the text.
+            messages: in order, with "role", "content" and what else the template reads. Members that are None are
+                left out; "reasoning" or "thinking" is also "reasoning_content".
+            tokenize: whether to return ids.
             add_generation_prompt: whether the start of the assistant's answer follows.
-            continue_final_message: whether the text ends where the last message does, without an end of turn, so that
-                a model continues it; the name of a member continues that one, such as "reasoning_content".
-            variables: of the template, such as `tools`. `chat_template` is another template, by its name or as text.
+            continue_final_message: whether the last message has no end of turn, so that a model continues it; or the
+                name of the member to continue, such as "reasoning_content".
+            variables: of the template, such as `tools`; `chat_template` is another template, by name or as text.
 
         Returns:
-            A list of ids, or the text.
+            Ids or text.
 
         Raises:
             UsageError: there is no template, it refuses the messages, or jinja2 is not installed.

@@ -119,13 +119,17 @@ def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None
 
 def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themselves_say() -> None:
     named = [name for name in pipeline.__all__ if name != "__version__" and not name.endswith("Error")]
-    wanted = {"command": {f"options of {name}" for name in all_commands()}, "python": {"reference of exceptions"}}
-    wanted["python"] |= {f"reference of {name}" for name in [*named, *(f"compat.{name}" for name in compat.__all__)]}
-    wanted["patterns"] = {"list of patterns"}
+    wanted = {f"commands/{name}": {f"options of {name}"} for name in all_commands()}
+    wanted |= {"command": {"list of options"}, "patterns": {"list of patterns"}, "numbers": {"list of numbers"}}
     for name, marks in wanted.items():
         page = _content(Path(f"reference/{name}.md"))
         assert _module("hooks").with_reference(page) == page, "python docs/hooks.py"
         assert sorted(re.findall(r"^<!-- ((?:options|reference|list) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
+    assert {path.stem for path in (pages.PAGES / "reference/commands").iterdir()} == {*all_commands()}
+    python = _content(Path("reference/python.md"))
+    assert _module("hooks").with_reference(python) == python, "python docs/hooks.py"
+    all_names = [*named, *(f"compat.{name}" for name in compat.__all__), "exceptions"]
+    assert [sorted(one.split()) for one in re.findall("<!-- reference of (.*) -->", python)] == [sorted(all_names)]
 
 
 def test_the_readme_is_short_and_installs_in_one_line() -> None:

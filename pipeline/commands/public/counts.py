@@ -16,9 +16,8 @@ class ImportCountsOptions(ImportOptions):
     """What `import-counts` takes."""
 
     counts: tuple[Location, ...] = argument("FILE ...", as_given,
-        "a mapping from pieces (bytes or str) to the number of occurrences, such as `collections.Counter`; or a path "
-        "or URI, or several, of TSV or Parquet files; or a pyarrow Table or RecordBatch with the columns `piece` and "
-        "`count`",
+        "a mapping from pieces (bytes or str) to numbers, such as `collections.Counter`; paths of TSV or Parquet "
+        "files; or a pyarrow Table or RecordBatch with the columns `piece` and `count`",
         keyword=Any)
 
 
@@ -55,8 +54,8 @@ def _different_pieces() -> Any:
 def import_counts(session: Session) -> Any:
     """Make a run from the piece counts in FILEs.
 
-    A FILE is TSV (piece, tab, count) or Parquet (columns piece, count), a path or a URI. The options describe how the
-    pieces were made; `merge` learns a vocabulary from the run.
+    Files are TSV (piece, tab, count) or Parquet (columns piece, count). The options describe how the pieces were made;
+    `merge` learns a vocabulary from the run.
 
     \b
     bpe-pipeline import-counts counts.tsv --pattern gpt2 --output runs/imported
@@ -66,7 +65,7 @@ def import_counts(session: Session) -> Any:
     PosixPath('runs/counts')
 
     Returns:
-        The run directory, from which `merge_run` continues.
+        The run directory.
 
     Raises:
         PipelineError: as `train_from_counts` does.
@@ -80,8 +79,8 @@ def import_counts(session: Session) -> Any:
 def train_from_counts(session: Session) -> Any:
     """Train a tokenizer on counts that exist already and return it.
 
-    `pattern` and `special_tokens` say what cut the pieces; the tokenizer will cut in the same way. A piece that the
-    pattern would not leave whole is worth a warning.
+    `pattern` and `special_tokens` say how the pieces were split, and how the tokenizer will split. A warning names a
+    piece that the pattern would split.
 
     >>> counts = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
     >>> pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges

@@ -15,23 +15,22 @@ from pipeline.storage import Location, parse_location
 class InfoOptions(Values):
     """What `info` takes."""
 
-    path: Location = argument("RUN|TOKENIZER|SHARDS", parse_location, "the directory or the file, a path or a URI")
+    path: Location = argument("RUN|TOKENIZER|SHARDS", parse_location, "a directory or file")
 
 
 class ReportOptions(WorkOptions):
     """What `report` takes."""
 
     run: Location = argument("RUN", parse_location,
-        "the run directory, or a tokenizer's in it, a path or a URI; or the directory of an extended "
-        "or pruned one, or of rows of chat data")
+        "a run directory, or that of one of its tokenizers, of an extended or pruned one, or of chat rows")
     compare: tuple[Location, ...] = flag((), read.parse_locations,
         "other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
         "[LABEL=]PATH...", words=True)
     hidden_size: int | None = flag(None, parse_whole_number(1, (1 << 63) - 1),
         "width of the model: also report what its embedding costs", "N")
     held_out: tuple[Location, ...] = flag((), read.parse_locations,
-        "text that was not trained on: files, directories, globs; files that all have names, such as en=PATH, are the "
-        "same text in different languages; default: a sample of the run's corpus", "[NAME=]PATH...", words=True)
+        "text that was not trained on: files, directories, globs; if all have names, such as en=PATH, the same text in "
+        "several languages; default: a sample of the corpus", "[NAME=]PATH...", words=True)
     output: Location | None = flag(None, parse_location,
         "path of the page, with its numbers next to it as .json; default: the run directory", "FILE", short="-o")
     figures: Location | None = flag(None, parse_location,
@@ -43,7 +42,7 @@ class VerifyOptions(WorkOptions):
     """What `verify` takes."""
 
     run: Location = argument("RUN", parse_location,
-        "the run directory, or that of an extended or pruned tokenizer, a path or a URI")
+        "the directory of a run, or of an extended or pruned tokenizer")
 # fmt: on
 
 
@@ -75,8 +74,7 @@ def info(session: Session) -> Any:
     {'<|endoftext|>': 259}
 
     Returns:
-        The facts by name, those of a run with `tokenizers`, a list of the same; printed, they are what the command
-        prints.
+        The facts by name; those of a run have a list of `tokenizers`.
 
     Raises:
         InputError: there is no tokenizer, run or directory of shards.
@@ -96,9 +94,9 @@ def info(session: Session) -> Any:
 def report(session: Session) -> Any:
     """Write the report of RUN, of one of its tokenizers, or of chat rows.
 
-    It is a page, a text and JSON; a tokenizer is named by its directory, such as RUN/tokenizer-8000. Of a directory
-    that `extend` or `prune` made, print what changed, and the tokens of the counted text before and after. Of rows of
-    `encode-chat`, print how long conversations are, what is cut and learned; --output writes a page of it.
+    It is a page, a text and JSON. A tokenizer is named by its directory, such as RUN/tokenizer-8000. For one that
+    `extend` or `prune` made, print what changed, and the tokens of the counted text before and after. For rows of
+    `encode-chat`, print how long conversations are, what is cut and trained on; --output writes a page.
 
     \b
     bpe-pipeline report runs/a
@@ -111,8 +109,7 @@ def report(session: Session) -> Any:
     ['this tokenizer', 'my-tokenizer']
 
     Returns:
-        The paths in `written`, and the `numbers`; of an extended or pruned tokenizer, what changed; of chat data, how
-        long they are, and what of them is learned. Printed, it is what the command prints.
+        The paths `written` and the `numbers`; for an extended or pruned tokenizer, what changed.
 
     Raises:
         UsageError: the run has no tokenizer, or an argument does not fit.
@@ -142,7 +139,7 @@ def verify(session: Session) -> Any:
     '3, each the right one with the right count, as many as were asked for (replayed in ...)'
 
     Returns:
-        What was verified, by name; printed, it is what the command prints.
+        What was verified, by name.
 
     Raises:
         RunDirectoryError: naming the first thing that is wrong.

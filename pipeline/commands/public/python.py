@@ -19,10 +19,9 @@ class TrainFromIteratorOptions(ValuesOptions):
     documents: Iterable[Any] = argument(
         "DOCUMENTS",
         as_given,
-        "any iterable of str or bytes, each item a document of its own; or of mappings with one of these in "
-        "`text_field`; or of lists of these, as batches; or of pyarrow Arrays, RecordBatches or Tables, or one of "
-        "these; or a `datasets.Dataset`. Columns go to the core without becoming Python strings. A special token "
-        "inside an item separates documents",
+        "any iterable of documents as str or bytes, of mappings with these in `text_field`, of lists of either, or of "
+        "pyarrow Arrays, RecordBatches or Tables; also one of these, or a `datasets.Dataset`. Columns do not become "
+        "Python strings. A special token inside an item separates documents",
         keyword=Iterable[Any],
     )
     text_join: str | None = as_in(TextOptions, "text_join")
@@ -31,8 +30,8 @@ class TrainFromIteratorOptions(ValuesOptions):
     memory_limit: int | None = as_in(
         WorkOptions,
         "memory_limit",
-        help="memory for all of the work, of which counters take at most a quarter before they are written out; "
-        "default: 80 % of what is free",
+        help="memory for the work; counters of more than a quarter of it are written out; default: 80 % of what is "
+        "free",
     )
 
 
@@ -45,33 +44,30 @@ class TrainLikeOptions(TrainOptions):
     pre_tokenizer: Any = argument(
         "PRETOKENIZER",
         as_given,
-        "of `tokenizers.pre_tokenizers`: a ByteLevel, or a Sequence of Splits, Digits, Punctuation and a ByteLevel. "
-        "The tokenizer has no normalizer",
+        "a ByteLevel, or a Sequence of Splits, Digits, Punctuation and a ByteLevel; there is no normalizer",
         keyword=Any,
     )
     files: tuple[str, ...] | None = as_in(
         CorpusOptions,
         "inputs",
         stage=CALL,
-        help="paths as for `tokenizers.Tokenizer.train`: each line with its ending is a document, and special tokens "
-        "in it are text",
+        help="as for `tokenizers.Tokenizer.train`: each line with its ending is a document; special tokens are text",
         keyword=AnyPath | Sequence[AnyPath] | None,
     )
     texts: Iterable[Any] | None = flag(
         None,
         as_given,
-        "instead of files, as for `train_from_iterator` there: texts, or lists of texts",
+        "instead of files: texts, or lists of texts",
         keyword=Iterable[Any] | None,
     )
 
 
 @command(name="", takes=TrainFromIteratorOptions, returns=tokenizer_of)
 def train_from_iterator(session: Session) -> Any:
-    """Train a tokenizer on the documents of an iterable, in bounded memory, and return it.
+    """Train a tokenizer on the documents of an iterable, in bounded memory.
 
-    A lone surrogate in a str is treated as `errors` says of invalid UTF-8; replaced, each is one U+FFFD. An iterable
-    cannot be read again, so a stop while counting changes nothing: what `overwrite` replaces stays until the counts are
-    whole. They are an ordinary run, from which `merge_run` continues.
+    A lone surrogate is treated as `errors` says of invalid UTF-8. A stop while counting changes nothing, since an
+    iterable cannot be read again; complete counts are an ordinary run, from which `merge_run` continues.
 
     >>> documents = ["low low lower", "newest"]
     >>> pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
@@ -104,9 +100,9 @@ def _like_the_trainer(given: Mapping[str, Any], _: type[Values]) -> dict[str, An
     settled=_like_the_trainer,
 )
 def train_like(session: Session) -> Any:
-    """Train what `tokenizers` would train with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
+    """Train what `tokenizers` trains with this trainer and pre-tokenizer: the same merges, vocabulary and ids.
 
-    Skipped or altered input, invalid UTF-8 included, is an error as it is there, unless `errors` or `fail_on_loss` says
+    Skipped or altered input, such as invalid UTF-8, is an error as it is there, unless `errors` or `fail_on_loss` says
     otherwise.
 
     >>> from tokenizers.pre_tokenizers import ByteLevel
@@ -178,7 +174,7 @@ def _inputs_first(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
 def encode_files(session: Session) -> Any:
     """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
 
-    Takes 2 or 4 bytes per id and up to an eighth more, 8 bytes per document, and a limited amount for the work.
+    It takes 2 or 4 bytes per id and up to an eighth more, 8 bytes per document, and limited memory for the work.
 
     >>> encoded = pipeline.encode_files("corpus", tokenizer)
     >>> encoded.ids.tolist()
@@ -187,7 +183,7 @@ def encode_files(session: Session) -> Any:
     ['lower<|endoftext|>', 'low<|endoftext|>']
 
     Returns:
-        The ids, where documents end among them, and what input was skipped or altered.
+        The ids, where documents end, and what was skipped or altered.
 
     Raises:
         UsageError: an option is unknown, wrong or means nothing here, or the memory limit is too small.

@@ -119,7 +119,7 @@ def train(session: Session) -> Any:
     """Train a tokenizer on INPUT: count, merge, export and report.
 
     INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
-    running Python's own standard library.
+    standard library of the running Python.
 
     \b
     bpe-pipeline train
@@ -127,16 +127,14 @@ def train(session: Session) -> Any:
     bpe-pipeline train corpus --pattern llama3 --special-token '<|endoftext|>' --workers 8
     bpe-pipeline train corpus --like qwen3/tokenizer.json --output runs/b
 
-    A run directory that holds the same run is resumed; one that holds another run is refused. What a person should know
-    (a pattern that runs slowly, an empty file) is a Python warning.
+    A run directory that holds the same run is resumed; one that holds another run is refused.
 
     >>> tokenizer = pipeline.train("corpus.txt", output="runs/a", vocab_size=270)
     >>> tokenizer.decode(tokenizer.encode("low lower"))
     'low lower'
 
     Returns:
-        The tokenizer. Of several sizes (`vocab_size=[8_000, 32_000]`) the first; all are in the run directory, and
-        `merge_run` returns them all.
+        The tokenizer; of several sizes (`vocab_size=[8_000, 32_000]`) the first. `merge_run` returns all.
 
     Raises:
         UsageError: for an option that means nothing.
@@ -168,7 +166,7 @@ def count(session: Session) -> Any:
     270
 
     Returns:
-        What was counted: `directory`, `corpus`, `pattern` and how long it took; printed, it is the command's summary.
+        What was counted: `directory`, `corpus`, `pattern` and the time.
 
     Raises:
         PipelineError: as `train` does.
@@ -190,8 +188,8 @@ def count(session: Session) -> Any:
 def merge(session: Session) -> Any:
     """Learn a vocabulary from the counts in RUN and export it.
 
-    No text is read again, not even for other --weight or --temperature; --superwords-from reads the corpus a second
-    time, once. With --output, RUN stays as it is and its counts become those of another run.
+    No text is read again, not even for other --weight or --temperature, but once for --superwords-from. With --output,
+    RUN stays as it is and its counts become those of another run.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
@@ -228,7 +226,7 @@ def combine(session: Session) -> Any:
     bpe-pipeline combine runs/en runs/ja runs/sw --temperature 3 --share sw=5% --output runs/even
     bpe-pipeline merge runs/mixed --vocab-size 32000
 
-    A float counts as the shortest decimal number that stands for it.
+    A float counts as its shortest decimal number.
 
     >>> one = pipeline.import_counts({"low": 5}, output="runs/one")
     >>> two = pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
@@ -236,7 +234,7 @@ def combine(session: Session) -> Any:
     PosixPath('runs/both')
 
     Returns:
-        The new run's directory, from which `merge_run` continues.
+        The run directory.
 
     Raises:
         UsageError: for weights that do not fit.

@@ -43,14 +43,14 @@ class ExportCommandOptions(ExportOptions):
     """What `export` takes."""
 
     path: Location = argument("RUN|TOKENIZER", parse_location,
-        "the tokenizer's directory or file, or a run, a path or a URI")
+        "a tokenizer's directory or file, or a run")
     check: bool = flag(False, read.parse_flag,
         "load each file in its own library and compare ids; exit code 1 if one differs")
     samples: tuple[Location, ...] = flag((), read.parse_locations,
-        "text to check with, besides hard strings; repeatable; default: a sample of the run's corpus", "FILE",
+        "text to check with, besides hard strings; repeatable; default: a sample of the corpus", "FILE",
         flag="--sample")
     push_to_hub: str | None = flag(None, read.parse_text,
-        "upload the files of transformers and the model card to this repository, made if it is missing", "OWNER/NAME")
+        "upload the files of transformers and the model card to this repository, made if missing", "OWNER/NAME")
 # fmt: on
 
 
@@ -113,8 +113,8 @@ def _written() -> Any:
 def encode(session: Session) -> Any:
     """Print the token ids of a text, or encode a corpus into shards.
 
-    Without --output, print the ids of INPUTs (`-`: standard input) or of --text, a line each. A corpus is files,
-    directories, globs, URIs, as for `train`. --output is the directory of the shards.
+    Without --output, print the ids of INPUTs (`-`: standard input) or of --text, a line each. With it, INPUT is a
+    corpus as for `train`.
 
     \b
     bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
@@ -127,7 +127,7 @@ def encode(session: Session) -> Any:
     (2, 5, 'shard-00000.bin')
 
     Returns:
-        What `shards.json` says: format, tokens, documents, and each shard with its CRC-32.
+        What `shards.json` says: format, tokens, documents, shards with CRC-32.
 
     Raises:
         UsageError: an option is unknown, wrong or means nothing for encoding, or the memory limit is too small.
@@ -179,7 +179,7 @@ def export(session: Session) -> Any:
     'same'
 
     Returns:
-        The paths in `written`, with `notes`, `checks` and the address that was `uploaded` to.
+        The paths `written`, `notes`, `checks` and the address `uploaded` to.
 
     Raises:
         ExportRefusedError: a format cannot express the tokenizer, or a check found a difference.

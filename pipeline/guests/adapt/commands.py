@@ -32,7 +32,6 @@ def extend(session: Session) -> Any:
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
     All ids and merges of BASE stay. new-tokens.parquet next to the new tokenizer says how to start their embeddings.
-    With --superword-pattern, new tokens may span several words.
 
     \b
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
@@ -78,16 +77,14 @@ def extend(session: Session) -> Any:
 def prune(session: Session) -> Any:
     """Remove the tokens of BASE that the counts in RUN use least.
 
-    Without RUN, those that were merged last are removed.
-
-    A text whose encoding holds no removed token keeps its tokens. id-map.parquet and removed.parquet next to the new
-    tokenizer say which ids moved, and what went.
+    Without RUN, those that were merged last are removed. A text whose encoding holds no removed token keeps its tokens.
+    id-map.parquet and removed.parquet next to the new tokenizer say which ids moved, and which tokens went.
 
     \b
     bpe-pipeline count my-texts --like base/tokenizer.json --output runs/mine
     bpe-pipeline prune base/tokenizer.json runs/mine --keep 50000 --output smaller
 
-    Bytes and added tokens stay. Tokens to protect are in the spelling of vocab.json or text, listed or in a file.
+    Bytes and added tokens stay. `protect` is a list or a file of tokens, as in vocab.json or as text.
 
     >>> pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]).save("base")
     >>> run = pipeline.import_counts({"low": 5, "lower": 1}, output="runs/a")

@@ -13,7 +13,7 @@ from pipeline.run.record import argument, as_in, flag
 from pipeline.storage import Location, Remote, parse_location
 
 _OUTPUT = "the directory of the new tokenizer, a path or a URI"
-_BASE = "the tokenizer, a path or a URI, as `Tokenizer.load` reads it"
+_BASE = "the tokenizer, as for `load`"
 
 
 def parse_protected(value: object) -> Any:
@@ -40,34 +40,34 @@ class ExtendOptions(OutputOptions):
 
     output: Location | None = as_in(OutputOptions, "output", help=_OUTPUT)
     min_frequency: int | None = as_in(VocabularyOptions, "min_frequency", default=None,
-        help="join no pair of tokens that occurs fewer times than this; default: 2, and 1 of counts that were imported")
+        help="merge no pair that occurs fewer times than this; default: 2, for imported counts 1")
     whole_characters: bool = as_in(VocabularyOptions, "whole_characters")
     superword_pattern: str | None = as_in(MergeOptions, "superword_pattern", default=None, advanced=False, shown="",
-        help="let new tokens span several words: what splits text in place of BASE's pattern, superbpe, "
-        "superbpe-digits, a regex; reads the texts of RUN a second time")
+        help="let new tokens span several words: pattern in place of BASE's, superbpe, superbpe-digits, a regex; reads "
+        "the texts of RUN again")
     superword_words: int | str = as_in(MergeOptions, "superword_words",
-        help="most words that such a token may span; none: any number")
+        help="most words that such a token spans; none: any number")
     superword_colon: bool = as_in(MergeOptions, "superword_colon")
     added_special_tokens: tuple[str, ...] = as_in(TokenizerOptions, "added_special_tokens")
     replace_scripts: tuple[str, ...] = flag((), parse_scripts,
-        "remove the tokens with letters of these scripts, such as Hangul,Thai, and give their ids to new tokens; "
-        "without --add as many", "SCRIPT[,SCRIPT...]", keyword=str | Sequence[str])
+        "give the ids of tokens with letters of these scripts, such as Hangul,Thai, to new tokens; default of --add: "
+        "as many", "SCRIPT[,SCRIPT...]", keyword=str | Sequence[str])
 
 
 class ExtendCommandOptions(ExtendOptions):
     """What `extend` takes."""
 
     base: Location = argument("BASE", parse_location, _BASE)
-    run: Location = argument("RUN", parse_location, "the run directory; its pieces must be cut as the tokenizer cuts")
+    run: Location = argument("RUN", parse_location, "a run whose pieces were split as the tokenizer splits")
     part: str | None = as_in(PartOptions, "part",
-        help="do the chunks of one of N processes in the second count for --superword-pattern, and stop: I/N, or auto "
-        "in an array of Slurm or SGE; without it, the command does the rest")
+        help="do the share of one of N processes in the second count for --superword-pattern; auto: by an array of "
+        "Slurm or SGE; then the command without it does the rest")
     add: int | None = flag(None, parse_whole_number(0, MAX_IDS),
-        "how many new tokens; with --stop-at-saving the most, default: 64000", "N")
+        "number of new tokens; with --stop-at-saving the most, default: 64000", "N")
     first_id: int | None = flag(None, parse_whole_number(0, MAX_IDS),
         "the first new id; default: one more than the largest of BASE", "N")
     stop_at_saving: float | None = flag(None, read.parse_share,
-        "stop adding when doubling the new tokens saves less than this in every input, such as 1%", "SHARE")
+        "stop when doubling the new tokens saves less than this in every input, such as 1%", "SHARE")
     dry_run: bool = flag(False, read.parse_flag, "print how many tokens each number of new ones saves, and stop",
         command_only=True)
     html: Location | None = flag(None, parse_location, "with --dry-run: also write a page with a plot", "FILE",
@@ -82,7 +82,7 @@ class PruneOptions(OutputOptions):
     output: Location | None = as_in(OutputOptions, "output", help=_OUTPUT)
     base: Location = argument("BASE", parse_location, _BASE)
     run: Location | None = argument("[RUN]", parse_location,
-        "the run directory; without one, the tokens that were merged last go", None)
+        "a run; without one, the tokens that were merged last go", None)
     keep: int | None = flag(None, parse_whole_number(1, MAX_IDS), "how many tokens stay, special tokens included", "N")
     min_count: int | None = flag(None, parse_whole_number(1, MAX_IDS),
         "instead of --keep: remove tokens that are used less often", "N")

@@ -81,8 +81,8 @@ def align_chat(
 ) -> Conversation:
     """Return the conversation in a row of a chat data set, as LLaMA-Factory 0.9.5 reads it.
 
-    Rows whose roles do not alternate, or whose last message is not an answer, have no messages: they are dropped. So
-    are rows with an answer that is null.
+    Rows whose roles do not alternate, whose last message is not an answer, or that have an answer that is null, are
+    dropped: they have no messages.
 
     >>> row = {"instruction": "Add.", "input": "1 2", "output": "3"}
     >>> pipeline.align_chat(row)["messages"]
@@ -93,21 +93,21 @@ def align_chat(
 
     Args:
         row: the columns of one row.
-        formatting: "alpaca", "sharegpt", "messages" (what `encode-chat` reads without dataset_info.json: messages or
-            conversations, also with roles such as developer and tool, tool_calls and contents that are lists of text
-            parts; or instruction and output) or "openai" (messages as LLaMA-Factory reads them: it adds "detailed
-            thinking off" to the system text of rows without tools).
+        formatting: "alpaca", "sharegpt", "openai" (as LLaMA-Factory: "detailed thinking off" is added to the system
+            text of rows without tools) or "messages" (as `encode-chat` without dataset_info.json: messages or
+            conversations, also with developer and tool roles, tool_calls and lists of text parts; or instruction and
+            output).
         columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools, kto_tag -> the
-            column. What it does not name is not read, except marks such as weight and train. None: instruction, input
-            and output; conversations; messages.
+            column; others are not read, except marks such as weight and train. None: instruction, input and output;
+            conversations; messages.
         tags: as in dataset_info.json: role_tag, content_tag, user_tag, ... None: from, value, human, gpt, ...; for
-            openai role, content, user, assistant, tool, system. What it does not name is not set.
+            openai role, content, user, assistant, tool, system.
 
     Returns:
-        "messages", a list of "role" (user, assistant, observation, function) and "content", and "learned", a bool,
-        where a member such as weight, train or loss_mask says so; "system"; "tools"; "texts_next_to_calls" where the
-        answers that call tools had texts too, which are left out: how many. Of "messages" also "template_input": the
-        messages, documents and chat_template_kwargs of the row, which templates in Jinja get as they are.
+        "messages", each with "role" (user, assistant, observation, function), "content", and, if a member such as
+        weight, train or loss_mask says so, a bool "learned"; "system"; "tools"; "texts_next_to_calls", the number of
+        texts left out next to tool calls; for "messages" also "template_input", which Jinja templates get: the row's
+        messages, documents and chat_template_kwargs.
 
     Raises:
         UsageError: the formatting is unknown.

@@ -80,31 +80,31 @@ def encode_chat(
 ) -> Iterator[dict[str, list[int]]]:
     """Iterate over the ids and labels of conversations, as LLaMA-Factory 0.9.5 makes them.
 
+    Other arguments are those of the command `encode-chat`.
+
     >>> dialog = {"messages": [{"role": "user", "content": "low"}, {"role": "assistant", "content": "er"}]}
     >>> next(pipeline.encode_chat([dialog], tokenizer, template="empty"))
     {'input_ids': [257, 258], 'labels': [-100, 258]}
 
     Args:
-        conversations: each has "messages", a list of "role" (user, assistant, observation, function) and "content",
-            and perhaps "system" and "tools" (JSON); as `align_chat` returns them.
+        conversations: as `align_chat` returns them: "messages", and perhaps "system" and "tools" (JSON).
         tokenizer: a tokenizer, or the path or URI of one.
         template: a name (llama3, chatml, qwen, qwen3, mistral, gemma, deepseek3, alpaca, default, ...), "tokenizer"
-            (its own), or a file: Jinja, or slots in YAML. A warning says where another differs from its own.
-        sequence_length: ids of a row, at most; of longer ones each question and answer keeps its share. Rows are not
-            padded. `encode-chat` has 2,048 by default, as LLaMA-Factory.
-        train_on_prompt: whether questions are learned too.
-        mask_history: whether only the last answer is learned; the last turns are kept first then.
-        default_system: the system text of conversations without one, in place of the template's.
-        enable_thinking: of templates for reasoning, where an answer has no thought: True: an empty one is learned;
-            None: it is masked; False: it is masked, and thoughts are removed from all answers.
+            (its own; a warning says where another differs), or a file: Jinja, or slots in YAML.
+        sequence_length: most ids of a row; of a longer one, each question and answer keeps its share. Rows are not
+            padded. The command's default is 2,048, as LLaMA-Factory's.
+        train_on_prompt: as in `encode-chat`.
+        mask_history: as in `encode-chat`.
+        default_system: as in `encode-chat`.
+        enable_thinking: for reasoning templates: an answer without a thought gets an empty one, which is trained on
+            (True) or masked (None, False); False also removes all thoughts.
         preserve_thinking: whether `mask_history` keeps thoughts of earlier answers.
-        special_tokens_in_messages: what special tokens that a message contains become: "text"; "tokens", as in
-            LLaMA-Factory; or "refuse". They are counted in a warning.
-        date: what Llama 3's description of tools names as today, such as "26 Jul 2024"; "today": the current date.
+        special_tokens_in_messages: as in `encode-chat`; a warning counts them.
+        date: as in `encode-chat`.
 
     Returns:
-        An iterator of "input_ids" and "labels" (-100: not learned); nothing for conversations that are not pairs of a
-        question and an answer. At its end it logs a warning with what was dropped or altered.
+        An iterator of "input_ids" and "labels" (-100: not trained on). Conversations that are not pairs of a question
+        and an answer are left out; at the end, a warning says what was dropped or altered.
 
     Raises:
         UsageError: the template is unknown or has marks that the tokenizer lacks, or options exclude each other.

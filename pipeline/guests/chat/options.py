@@ -93,40 +93,40 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     pack: str = as_in(RowOptions, "pack", shown="none",
         help="how rows are filled: none, greedy, neat (greedy, masked apart)")
     template: str | None = _chat(None, read.parse_text,
-        "chat template, required: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in "
-        "YAML)", "NAME|FILE")
+        "required: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in YAML)",
+        "NAME|FILE")
     dataset_info: Location | None = _chat(None, parse_location,
-        "dataset_info.json of LLaMA-Factory, whose entries name files and what their rows are", "FILE")
+        "LLaMA-Factory's dataset_info.json, which names files and the form of their rows", "FILE")
     dataset: tuple[str, ...] | None = _chat(None, parse_names,
         "which entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
     compatible: bool = _chat(False, read.parse_flag,
         "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together", flag="compatible")
-    train_on_prompt: bool = _chat(False, read.parse_flag, "learn the questions as well as the answers", advanced=True)
+    train_on_prompt: bool = _chat(False, read.parse_flag, "train on the questions, too", advanced=True)
     mask_history: bool = _chat(False, read.parse_flag,
-        "learn only the last answer, and keep the last turns where a conversation is too long", advanced=True)
+        "train only on the last answer; of a long conversation, keep the last turns", advanced=True)
     default_system: str | None = _chat(None, parse_any_text,
-        "the system text of conversations without one, in place of the template's", "TEXT", advanced=True)
+        "system text of conversations without one; default: the template's", "TEXT", advanced=True)
     enable_thinking: str = _chat("true", parse_thinking,
-        "empty thoughts of reasoning templates: keep and learn them, keep none, or (null) keep but not learn them",
+        "empty thoughts of reasoning templates: train on them, remove them, or (null) keep them masked",
         "true|false|null", advanced=True)
     preserve_thinking: bool = _chat(False, read.parse_flag,
         "keep thoughts of earlier answers with --mask-history", flag="preserve_thinking")
     tool_format: str | None = _chat(None, read.parse_one_of(*read.TOOL_FORMATS),
         "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", flag="tool_format")
     date: str = _chat(PUBLISHED_DATE, parse_date,
-        "today's date in Llama 3's description of tools, such as 2026-11-23, or today", "DATE", advanced=True)
+        "date in Llama 3's description of tools, such as 2026-11-23, or today", "DATE", advanced=True)
     special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
-        "read special tokens in messages as text or (as LLaMA-Factory) as tokens, or refuse", "text|tokens|refuse",
+        "what special tokens in messages become; LLaMA-Factory has tokens", "text|tokens|refuse",
         advanced=True)
     mix_strategy: str = _chat("concat", read.parse_one_of(*MIX_STRATEGIES),
-        "how data sets are mixed: concat (one after another), interleave_under, interleave_over, interleave_once",
+        "concat (one data set after another), interleave_under, interleave_over, interleave_once",
         "NAME", advanced=True)
     interleave_probs: tuple[float, ...] | None = _chat(None, parse_shares,
-        "probability of each data set to be next; default: they take turns", "P[,P...]", advanced=True)
+        "probability of each data set to be next; default: in turns", "P[,P...]", advanced=True)
     val_size: float = _chat(0.0, parse_amount,
         "hold rows out for validation at random: a number, or a share below 1", flag="val_size")
     max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
-        "take only this many rows of each data set, the first ones", "N", advanced=True)
+        "take only the first N rows of each data set", "N", advanced=True)
 # fmt: on
 
 

@@ -33,7 +33,7 @@ class DiffOptions(Values):
     first: Location = argument("A", parse_tokenizer, _ANY_TOKENIZER, keyword=AnyPath | Any)
     second: Location = argument("B", parse_tokenizer, "the other one", keyword=AnyPath | Any)
     inputs: tuple[str, ...] | None = as_in(CorpusOptions, "inputs", stage=CALL,
-        help="files, directories, globs and URIs whose samples are cut by both")
+        help="files, directories, globs and URIs to sample")
     exclude: tuple[str, ...] | None = as_in(CorpusOptions, "exclude", group=OWN, stage=CALL)
     texts: tuple[str, ...] = flag((), as_given, "compare on this text; repeatable", "STRING", flag="--text",
         keyword=Iterable[str | bytes])
@@ -43,10 +43,10 @@ class DoctorOptions(Values):
     """What `doctor` takes."""
 
     path: Location = argument("TOKENIZER", parse_location,
-        "the tokenizer's directory or file, of this package or another's; or a run; a path or a URI")
+        "a tokenizer's directory or file, of this package or another's, or a run")
     inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
-        "text to compare runtimes on, besides hard strings, and to measure for --gates; files that all have names, "
-        "such as en=PATH, are languages; default: a sample of the run's corpus", "[NAME=]FILE...", flag="--sample",
+        "text to compare runtimes on, besides hard strings, and to measure for --gates; names, such as en=PATH, are "
+        "languages; default: a sample of the corpus", "[NAME=]FILE...", flag="--sample",
         words=True)
     gates: Location | None = flag(None, parse_location,
         "numbers with the worst values that pass, in YAML, JSON or TOML; release: a set of this package", "FILE")
@@ -91,8 +91,8 @@ def _check_explain(options: ExplainOptions, _: Mapping[str, Any]) -> None:
 def explain(session: Session) -> Any:
     """Print why TEXT has its ids.
 
-    That is: its pieces, the merges of each in order, and why two neighbours did not merge. The counts of the merges are
-    those of the run, where the tokenizer is stored in one.
+    That is: its pieces, the merges of each in order, and why two neighbours did not merge; in a run, also how often
+    each merge occurred.
 
     \b
     bpe-pipeline explain --tokenizer runs/a 'Hello world'
@@ -105,7 +105,7 @@ def explain(session: Session) -> Any:
     [(b'low', b'er')]
 
     Returns:
-        A value with the `ids` of `encode` and the `pieces`; `to_json()` returns it as plain values.
+        A value with `ids`, `pieces` and `to_json()`.
 
     Raises:
         UsageError: the text or the tokenizer has another type.
@@ -123,9 +123,9 @@ def explain(session: Session) -> Any:
 def diff(session: Session) -> Any:
     """Print how the tokenizers A and B differ.
 
-    The exit code is 0 if they are equal, 1 if they differ, 3 if they could not be compared. Printed are tokens that
-    only one has, ids and ranks that moved, settings, and the texts that are cut differently, with the bytes per token
-    of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in several languages.
+    Printed are tokens that only one has, ids and ranks that moved, settings, and texts that are split differently, with
+    the bytes per token of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in
+    several languages. The exit code is 0 if they are equal, 1 if they differ, 3 if they could not be compared.
 
     \b
     bpe-pipeline diff runs/a runs/b
@@ -138,7 +138,7 @@ def diff(session: Session) -> Any:
     (1, 2)
 
     Returns:
-        A value; `equal` says whether they are, `to_json()` has everything; printed, it is what the command prints.
+        A value with `equal` and `to_json()`.
 
     Raises:
         InputError: a tokenizer or a text cannot be read.
@@ -154,9 +154,9 @@ def diff(session: Session) -> Any:
 def doctor(session: Session) -> Any:
     """Find what is wrong with a tokenizer, and how to fix it.
 
-    The exit code is 1 if anything is, 3 if nothing could be checked. TOKENIZER is a directory or file, of this package
-    or another's. Its files are compared with each other and, id by id, in each installed library that reads them;
-    tokens, special tokens, settings and round trips are checked.
+    TOKENIZER is a directory or file, of this package or another's. Its files are compared with each other and, id by
+    id, in each installed library that reads them; tokens, special tokens, settings and round trips are checked. The
+    exit code is 1 if anything is wrong, 3 if nothing could be checked.
 
     \b
     bpe-pipeline doctor runs/a/tokenizer
@@ -170,7 +170,7 @@ def doctor(session: Session) -> Any:
     ['special tokens']
 
     Returns:
-        A value with the `findings`; printed, it is what the command prints.
+        A value with the `findings`.
 
     Raises:
         InputError: there is no such path, or text that cannot be read.

@@ -19,9 +19,9 @@ def _tokenizer() -> Any:
 def parity(session: Session) -> Any:
     """Train one vocabulary that compresses several languages alike.
 
-    The RUN whose texts have the most tokens chooses next, so that all are compressed alike. Nothing is counted again:
-    the counts of the RUNs become those of a new run. NAME=PATH names a language; if PATH is text, it is counted,
-    with the options of a RUN among them.
+    The language whose texts have the most tokens chooses the next merge. Nothing is counted again: the counts become
+    those of a new run. NAME=PATH names a language; a PATH that is text is counted, with the options of a run among
+    them.
 
     \b
     bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair

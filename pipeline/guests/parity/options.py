@@ -62,8 +62,7 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     max_document_chars: int | None = as_in(TextOptions, "max_document_chars")
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
     superwords_from: int | str | None = as_in(MergeOptions, "superwords_from",
-        help="let tokens span several words from this size on, or share; reads the texts a second time, and then "
-        "counts alone choose")
+        help="let tokens span several words from this size or share on, chosen by counts alone; reads the texts again")
     superword_pattern: str = as_in(MergeOptions, "superword_pattern")
     superword_words: int | str = as_in(MergeOptions, "superword_words")
     superword_colon: bool = as_in(MergeOptions, "superword_colon")
@@ -73,23 +72,24 @@ class ParityCommandOptions(ParityOptions):
     """What `parity` takes."""
 
     languages: tuple[str, ...] = argument("[NAME=]RUN ...", _parse_languages,
-        "the counted run of each language, by a name for it; or its text, which is counted next to the output",
+        "the counted run of each language by its name; or its text, which is counted next to the output",
         keyword=Mapping[str, AnyPath])
     dev: tuple[str, ...] | None = flag(None, _parse_languages,
-        "a run to measure in place of each RUN, such as a translation of one text; repeatable", "[NAME=]RUN",
+        "run to measure in place of RUN, such as a translation of one text; repeatable", "[NAME=]RUN",
         keyword=Mapping[str, AnyPath] | None)
     temperature: str | None = as_in(MixtureOptions, "temperature")
     shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares")
     compare_plain: bool = flag(False, read.parse_flag,
         "report what each language would have with plain merges of the same counts")
     ratio: tuple[float, ...] | None = flag(None, _parse_ratios,
-        "instead of --dev: how much each RUN is to be compressed in relation to the others; repeatable", "NUMBER",
+        "instead of --dev: target compression of each RUN relative to the others; repeatable", "NUMBER",
         keyword=Mapping[str, float] | None)
     window: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
-        "how many of the last choices are looked at, so that no language chooses too often; 0: none", "N",
+        "number of last choices in which no language may choose too often; 0: none", "N",
         advanced=True)
     alpha: float = option(GROUPS[1], "run", 2.0, above_zero,
-        "with a window, a language may have alpha / number of languages of these choices", "NUMBER", advanced=True)
+        "with --window, the largest share of these choices for a language: alpha / number of languages",
+        "NUMBER", advanced=True)
     global_merges: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
-        "how many merges are chosen by the counts of all languages together, first", "N", advanced=True)
+        "first merges that the counts of all languages together choose", "N", advanced=True)
 # fmt: on

@@ -17,9 +17,9 @@ def _swept() -> Any:
 def sweep(session: Session) -> Any:
     """Compare mixtures of RUNs and trained runs, and recommend one.
 
-    Nothing is counted again. Each mixture is a run of its own in --output, with one merge list for all sizes; a table,
-    a page and the tokenizer that is recommended are written next to them. The same command resumes, and one with more
-    sizes or weights computes what is new; --overwrite computes all of it again.
+    Nothing is counted again. Each mixture is a run in --output, with one merge list for all sizes, next to a table, a
+    page and the recommended tokenizer. The same command resumes; with more sizes or weights, it computes only what is
+    new.
 
     \b
     bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
@@ -34,7 +34,7 @@ def sweep(session: Session) -> Any:
     [('one-x1+two-x1', 259), ('one-x1+two-x1', 261), ('one-x1+two-x2', 259), ('one-x1+two-x2', 261)]
 
     Returns:
-        The `points`, each with what was measured, and the `recommendation`; printed, it is what the command prints.
+        The measured `points` and the `recommendation`.
 
     Raises:
         UsageError: an argument does not fit.

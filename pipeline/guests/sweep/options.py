@@ -31,29 +31,29 @@ class SweepOptions(OutputOptions, VocabularyOptions):
     """What `sweep` takes."""
 
     output: Location | None = as_in(OutputOptions, "output",
-        help="the directory of the runs, the page and the tokenizer that is recommended")
+        help="directory of the runs, the page and the recommended tokenizer")
     vocab_size: tuple[int, ...] = as_in(VocabularyOptions, "vocab_size",
-        help="numbers of tokens to try: 256 bytes, merges, special tokens; several with commas")
+        help="numbers of tokens to try, with commas")
     tie_break: str = as_in(MergeOptions, "tie_break")
     runs: tuple[Location, ...] = argument("[RUN ...]", read.parse_locations, "the directories of counted runs", ())
     candidates: tuple[Location, ...] = flag((), read.parse_locations,
-        "a trained run to compare with the mixtures on --held-out: of another pattern, by parity, with superwords; "
-        "repeatable", "RUN", flag="--candidate")
+        "trained run to compare on --held-out: of another pattern, by parity, with superwords; repeatable",
+        "RUN", flag="--candidate")
     weights: tuple[str, ...] = flag((), _parse_weights,
-        "weights to try for the run of this name, the last part of its path: every choice of one for each run is a "
-        "mixture; 0 leaves a run out; repeatable  [default: 1]", "NAME=W[,W...]", flag="--weight",
+        "weights to try for the run in directory NAME, 0: without it; every combination is a mixture; repeatable  "
+        "[default: 1]", "NAME=W[,W...]", flag="--weight",
         keyword=Mapping[str, float | str | Sequence[float | str]] | None)
     temperatures: tuple[str, ...] = flag((), _parse_temperatures,
-        "instead of weights: temperatures that make them from the runs' counted bytes, each a mixture; 1 is as "
-        "counted, inf equal shares", "T[,T...]", flag="--temperature", keyword=Sequence[float | str] | float | str)
+        "instead of weights: temperatures to try, each a mixture; 1: as counted, inf: equal shares", "T[,T...]",
+        flag="--temperature", keyword=Sequence[float | str] | float | str)
     shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", group=OWN, stage=CALL, advanced=False)
     held_out: tuple[Location, ...] = flag((), read.parse_locations,
         "text that was not trained on: files, directories, globs; repeatable; default: what each RUN counted", "PATH")
     parameters: str | None = flag(None, lambda value: value,
-        "size of the model without embeddings, such as 7B: it says which vocabulary fits", "N",
+        "size of the model without embeddings, such as 7B, to recommend a vocabulary size", "N",
         keyword=float | str | None)
     tokens: str | None = flag(None, lambda value: value,
-        "tokens that the model is trained on, such as 2T  [default: its optimum of compute]", "N",
+        "tokens that the model is trained on, such as 2T  [default: compute-optimal]", "N",
         keyword=float | str | None)
     hidden_size: str | None = flag(None, lambda value: value,
         "width of the model, a row of its embedding  [default: usual for --parameters]", "N", advanced=True,
