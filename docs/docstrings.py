@@ -113,8 +113,11 @@ def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
                 yield f"**{title}** {_text(content)}"
         elif lines := [line for line in _listed(content, options) if line not in known]:
             known.update(lines)
-            yield f"**{title}**"
-            yield "\n".join(f"- {line}" for line in lines)
+            if len(lines) == 1:
+                yield f"**{title}** {lines[0]}"
+            else:
+                yield f"**{title}**"
+                yield "\n".join(f"- {line}" for line in lines)
     if options and "Keyword Args:" not in text:
         yield f"**Options** of [`{command}`](commands/{command}.md)."
 

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HOME = Path(__file__).parent.parent
 sys.path.insert(0, str(HOME / "docs"))
@@ -39,8 +39,18 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _PICTURE = re.compile(r"^!\[([^]]*)\]\((\S+)-light(\S*)\.png\)$", re.MULTILINE)  # has a dark one next to it
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _WORK = ("Resources", "Other")  # groups of options that say how a command works, not what it makes
+_EXAMPLES = 2  # of a command; its help has all
 _SEVERAL = 3  # commands that have the same option
 _pages: dict[str, str] = {}  # Markdown by path, of a build
+
+
+class _Option(NamedTuple):
+    """An option of a command: its flag, what it takes, a short flag, and its help, as Markdown."""
+
+    flag: str
+    value: str
+    short: str
+    text: str
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -86,7 +96,7 @@ def with_reference(markdown: str) -> str:
 
 
 def command_of(name: str) -> str:
-    """Return what a command does, its usage, and the table of its options by their groups.
+    """Return what a command does, its usage, two examples of its help, and its options by their groups.
 
     Options of how it works that several commands have are only named, and so are those that `train` has, too.
     """
@@ -97,21 +107,23 @@ def command_of(name: str) -> str:
     command, groups, (common, every) = all_commands()[name], _options_of(name), _common()
     usage = " ".join(filter(None, ["bpe-pipeline", name, *command.collect_usage_pieces(click.Context(command))]))
     known = {row for listed in _options_of("train").values() for row in listed} if name != "train" else set()
-    rows = []
+    said, _, examples = (command.help or "").partition("\n\b\n")
+    shown = [line for line in examples.splitlines() if line.startswith(f"bpe-pipeline {name} ")][:_EXAMPLES]
+    parts = [said.partition("\n")[0], f"`{usage}`"]
+    parts += ["\n".join(["```sh", *shown, "```"])] if shown else []
     for title, listed in groups.items():
         if own := [row for row in listed if row not in known | common]:
-            rows += [f"| **{title}** | |", *_rows(own)]
+            parts += [f"**{title}**", _rows(own)]
     options = [row for listed in groups.values() for row in listed]
-    if same := [_long(row) for row in options if row in known - common]:
-        rows.append(f"| **As of [`train`](train.md)** | {', '.join(same)} |")
-    if same := [_long(row) for row in options if row in common - every]:
-        rows.append(f"| **[Common](../command.md#common-options)** | {', '.join(same)} |")
-    head = [(command.help or "").partition("\n")[0], "", f"`{usage}`"]
-    return "\n".join([*head, *(["", "| option | |", "|---|---|", *rows] if rows else [])])
+    if same := [f"`{row.flag}`" for row in options if row in known - common]:
+        parts.append(f"**As of [`train`](train.md)**: {', '.join(same)}.")
+    if same := [f"`{row.flag}`" for row in options if row in common - every]:
+        parts.append(f"**[Common options](../command.md#common-options)**: {', '.join(same)}.")
+    return "\n\n".join(parts)
 
 
 @cache
-def _common() -> tuple[set[tuple[str, str, str]], set[tuple[str, str, str]]]:
+def _common() -> tuple[set[_Option], set[_Option]]:
     """Return the options of how a command works that several commands have, and those that all have."""
     from pipeline.cli import all_commands
 
@@ -120,29 +132,28 @@ def _common() -> tuple[set[tuple[str, str, str]], set[tuple[str, str, str]]]:
     return {row for row, number in found.items() if number > _SEVERAL}, {row for row in found if found[row] == most}
 
 
-def _rows(listed: Iterable[tuple[str, str, str]]) -> list[str]:
-    return [f"| <code>{flags}{value}</code> | {text} |" for flags, value, text in listed]
-
-
-def _long(row: tuple[str, str, str]) -> str:
-    return f"`{row[0].split(', ')[0]}`"
+def _rows(listed: Iterable[_Option]) -> str:
+    return "\n".join(
+        f"- `{one.flag}{one.value}`{', `' + one.short + '`' if one.short else ''}: {one.text}" for one in listed
+    )
 
 
 @cache
-def _options_of(name: str) -> dict[str, list[tuple[str, str, str]]]:
-    """Return the options of a command by their groups: flags, what they take, and help."""
+def _options_of(name: str) -> dict[str, list[_Option]]:
+    """Return the options of a command by their groups."""
     import click
 
     from pipeline.cli import all_commands
 
-    command, found = all_commands()[name], dict[str, list[tuple[str, str, str]]]()
+    command, found = all_commands()[name], dict[str, list[_Option]]()
     for title, flags in command.groups(click.Context(command)).items():
         shown = [flag for flag in flags if not flag.is_eager]  # --help, which click spells as its first caller does
         found[title] = [
-            (
-                _cell(", ".join(flag.opts)),
-                "" if flag.is_flag else f" {_cell(flag.metavar or 'VALUE')}",
-                _cell(flag.help or ""),
+            _Option(
+                flag.opts[0],
+                "" if flag.is_flag else f" {flag.metavar or 'VALUE'}",
+                ", ".join(flag.opts[1:]),
+                " ".join(html.escape(flag.help or "", quote=False).split()).replace("*", "\\*"),
             )
             for flag in shown
         ]
@@ -159,7 +170,7 @@ def _common_options() -> str:
 
     common, _ = _common()
     rows = dict.fromkeys(row for name in all_commands() for title in _WORK for row in _options_of(name).get(title, []))
-    return "\n".join(["| option | |", "|---|---|", *_rows(row for row in rows if row in common)])
+    return _rows(row for row in rows if row in common)
 
 
 def _patterns() -> str:
@@ -175,9 +186,10 @@ def _numbers() -> str:
     from pipeline.reports.definitions import NUMBERS
 
     better = {1: "more", -1: "less", 0: ""}
-    rows = ["| name | in tables | what it is | better | source |", "|---|---|---|---|---|"]
+    rows = ["| name | in tables | better | what it is |", "|---|---|---|---|"]
     for name, one in NUMBERS.items():
-        rows.append(f"| `{name}` | {one.title} | {one.meaning} | {better[one.better]} | {one.source} |")
+        said = f"{one.meaning} ({one.source})" if one.source else one.meaning
+        rows.append(f"| `{name}` | {one.title} | {better[one.better]} | {said} |")
     return "\n".join(rows)
 
 
@@ -185,10 +197,6 @@ def _runtimes(preset: Any) -> str:
     more = ["tokenizers 1.0"] if preset.run_by_tokenizers_1 else []
     more += [f"llama.cpp (`{preset.llama_cpp}`)"] if preset.llama_cpp else []
     return f" Also in {' and '.join(more)}." if more else ""
-
-
-def _cell(text: str) -> str:
-    return " ".join(html.escape(text, quote=False).split()).replace("|", "&#124;").replace("*", "&#42;")
 
 
 if __name__ == "__main__":

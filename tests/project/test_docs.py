@@ -125,6 +125,7 @@ def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themse
         page = _content(Path(f"reference/{name}.md"))
         assert _module("hooks").with_reference(page) == page, "python docs/hooks.py"
         assert sorted(re.findall(r"^<!-- ((?:options|reference|list) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
+        assert all(map(pages.parses, re.findall(r"^bpe-pipeline [a-z].*", page, re.MULTILINE)))
     assert {path.stem for path in (pages.PAGES / "reference/commands").iterdir()} == {*all_commands()}
     python = _content(Path("reference/python.md"))
     assert _module("hooks").with_reference(python) == python, "python docs/hooks.py"

@@ -44,7 +44,9 @@ PAGES = HOME / "docs" / "pages"
 README = HOME / "README.md"
 REPOSITORY = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Repository"]
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-REFERENCE = re.compile(r"^<!-- reference of .*?^<!-- end of reference -->$", re.MULTILINE | re.DOTALL)
+REFERENCE = re.compile(
+    r"^<!-- (reference|options) of .*?(?:^<!-- end of \1 -->$|\Z)", re.MULTILINE | re.DOTALL
+)  # what docs/hooks.py writes
 _NOT_RUN = re.compile(r"<!-- not run: [^>]+ -->\n\Z")
 _RECORDED = re.compile(r"<!-- recorded: [^>]+ -->\n\Z")
 _NEEDS = re.compile(r"<!-- needs: ([^>]+) -->")
@@ -80,7 +82,7 @@ class Block:
 
 
 def blocks(page: str) -> list[Block]:
-    """The fenced blocks of a page, in order, but for those of docstrings: test_public_names.py runs their examples."""
+    """The fenced blocks of a page, in order, but for those of docstrings and help, which other tests run."""
     hidden = REFERENCE.sub(lambda part: " " * len(part[0]), page)
     said = (_NOT_RUN, _RECORDED)
     return [
