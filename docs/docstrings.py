@@ -58,7 +58,7 @@ def _exceptions() -> Iterator[str]:
     for name in pipeline.__all__:
         thing = getattr(pipeline, name)
         if inspect.isclass(thing) and issubclass(thing, Exception):
-            kinds = [base.__name__ for base in thing.__bases__ if base is not Exception]
+            kinds = [base.__name__ for base in thing.__bases__ if base not in (Exception, pipeline.PipelineError)]
             of = f" (a kind of {' and of '.join(f'`{kind}`' for kind in kinds)})" if kinds else ""
             yield f"- `{name}`{of}: {_text(inspect.getdoc(thing) or '')}"
 

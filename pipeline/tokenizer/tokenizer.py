@@ -271,29 +271,29 @@ class Tokenizer(Conversions, Decoding):
 
     @property
     def n_vocab(self) -> int:
-        """The largest id and one more, as in tiktoken: the rows that an embedding needs."""
+        """The largest id and one more: the rows that an embedding needs."""
         return self.vocabulary.max_id + 1
 
     @property
     def bos_token_id(self) -> int | None:
-        """Id of the token that starts a text, if there is one."""
+        """Id of the token that starts a text, or None."""
         return self.model.id_of(self.model.bos_token)
 
     @property
     def eos_token_id(self) -> int | None:
-        """Id of the token that ends a text, if there is one."""
+        """Id of the token that ends a text, or None."""
         return self.model.id_of(self.model.eos_token)
 
     eot_token = eos_token_id
 
     @property
     def pad_token_id(self) -> int | None:
-        """Id of the token that fills up a batch, if there is one."""
+        """Id of the token that fills a batch, or None."""
         return self.model.id_of(self.model.pad_token)
 
     @property
     def chat_template(self) -> str | None:
-        """The chat template in Jinja, if there is one."""
+        """The chat template in Jinja, or None."""
         return self.model.chat_template.jinja if self.model.chat_template else None
 
     @cached_property
