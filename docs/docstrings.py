@@ -109,8 +109,9 @@ def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
         if title == "Keyword Args":
             yield from _keywords(name, content, command, options)
         elif title in ("Returns", "Yields"):
-            if len(content.split()) > _SHORT:
-                yield f"**{title}** {_text(content)}"
+            if len(content.split()) > _SHORT and (said := _text(content)) not in known:
+                known.add(said)
+                yield f"**{title}** {said}"
         elif lines := [line for line in _listed(content, options) if line not in known]:
             known.update(lines)
             if len(lines) == 1:

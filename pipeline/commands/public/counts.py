@@ -87,7 +87,7 @@ def train_from_counts(session: Session) -> Any:
     [(b'e', b's'), (b'es', b't')]
 
     Returns:
-        The tokenizer; of several sizes the first.
+        The tokenizer; of several sizes the first (`merge_run` returns all).
 
     Raises:
         InputError: naming the position of a count that is not positive or a piece that cannot be one.

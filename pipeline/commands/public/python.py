@@ -74,7 +74,7 @@ def train_from_iterator(session: Session) -> Any:
     [(b'l', b'o'), (b'lo', b'w')]
 
     Returns:
-        The tokenizer; of several sizes the first.
+        The tokenizer; of several sizes the first (`merge_run` returns all).
 
     Raises:
         PipelineError: as `train` does.

@@ -134,7 +134,7 @@ def train(session: Session) -> Any:
     'low lower'
 
     Returns:
-        The tokenizer; of several sizes (`vocab_size=[8_000, 32_000]`) the first. `merge_run` returns all.
+        The tokenizer; of several sizes the first (`merge_run` returns all).
 
     Raises:
         UsageError: for an option that means nothing.

@@ -87,9 +87,6 @@ def align_chat(
     >>> row = {"instruction": "Add.", "input": "1 2", "output": "3"}
     >>> pipeline.align_chat(row)["messages"]
     [{'role': 'user', 'content': 'Add.\\n1 2'}, {'role': 'assistant', 'content': '3'}]
-    >>> turns = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}, {"from": "human", "value": "So?"}]
-    >>> pipeline.align_chat({"conversations": turns}, formatting="sharegpt")["messages"]
-    []
 
     Args:
         row: the columns of one row.

@@ -36,7 +36,7 @@ def parity(session: Session) -> Any:
     [(b'b', b'b'), (b'd', b'd')]
 
     Returns:
-        The tokenizer; of several sizes, the first.
+        The tokenizer; of several sizes the first (`merge_run` returns all).
 
     Raises:
         UsageError: for settings that do not fit the languages, or a memory limit that is too small.
