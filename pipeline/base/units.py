@@ -73,6 +73,19 @@ def format_limit(size: float) -> str:
     return f"{-(-int(size) >> 20)}MiB"
 
 
+def format_share(share: float, form: str = ".1%") -> str:
+    """Write a share in a form of percent, with as many more digits as it takes not to look like none.
+
+    >>> format_share(0.123), format_share(0.00004), format_share(-0.00004, "+.1%"), format_share(0.0)
+    ('12.3%', '0.004%', '-0.004%', '0.0%')
+    """
+    shown, digits = format(share, form), 0
+    while share and not shown.strip("+-0.%"):
+        digits += 1
+        shown = format(share, f"{'+' * form.startswith('+')}.{digits}%")
+    return shown
+
+
 def format_count(number: int, things: str) -> str:
     """Write a number of things for people: (1, "files") -> `1 file`, (2000, "files") -> `2,000 files`."""
     return f"{number:,} {things.removesuffix('s') if number == 1 else things}"

@@ -108,7 +108,8 @@ def summary_of_part(
     if options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     stored = count if is_finished else encoding.encoded_chunks()
-    done = PartDone(str(runner.part), len(of_part), missing, stored, count, "encoded")
+    complete = "the shards are complete" if is_finished else ""
+    done = PartDone(str(runner.part), len(of_part), missing, stored, count, "encoded", complete=complete)
     held = corpus_held(
         encoding,
         model,

@@ -25,6 +25,7 @@ from pipeline.commands.report import (
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both
 from pipeline.corpus.sampling import Choice, choose
+from pipeline.corpus.skipped_or_altered import in_words
 from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.merges import merge, merge_list
@@ -158,6 +159,8 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         lost = f"{len(numbers.unread):,} of {format_count(len(task.choice.chosen), 'files')}"
         changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
         listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
+    for altered in in_words(numbers.sample.losses) if extras.held_out and numbers.sample is not None else ():
+        listener(Notice("warning", f"--held-out: {altered}"))
     hint = "" if page.plotly_script() is not None else page.HINT
     if hint:
         listener(Notice("info", hint))
@@ -176,7 +179,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
     text = text_of(run)
     if extras.held_out:
-        choice, files = choice_of(extras.held_out)
+        choice, files = choice_of(extras.held_out, "--held-out")
         trained_on, description = _about_held_out(split_names(extras.held_out)[1], files, text.files)
     else:
         choice = Choice(choose(text.files, SAMPLE_BYTES), text.names)

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pipeline.base.errors import InputError
+from pipeline.base.errors import InputError, UsageError
 from pipeline.base.units import format_count
 from pipeline.corpus.contents import RECORDS_BYTES, begins_with_object, refuse_records
 from pipeline.corpus.data_sets import data_files
@@ -89,6 +89,15 @@ def find_files(
     unused = tuple(glob for glob in exclude if glob not in used)
     filled = tuple(file for file in files if file.size)
     return Listing(filled, tuple(empty), tuple(numbers), unused, tuple(repeated), tuple(notes))
+
+
+def find_sample(inputs: Iterable[str], option: str) -> list[CorpusFile]:
+    """List the files that an option names to measure text; `UsageError` if none has a byte, else as `find_files`."""
+    listing = find_files(inputs, may_be_empty=True)
+    if not listing.files:
+        reason = f"{listing.empty[0]} has no bytes" if listing.empty else "; ".join(listing.notes)
+        raise UsageError(f"{option} names no text: {reason}; name files with text")
+    return list(listing.files)
 
 
 def _described(paths: Sequence[str], requested: FileType) -> list[CorpusFile]:

@@ -1,6 +1,7 @@
 """Samples of a list of files: short texts from all over it, read as counting reads them."""
 
 from bisect import bisect_right
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +21,17 @@ _LEAST_STRETCH = 1 << 10
 
 @dataclass(frozen=True)
 class Drawn:
-    """A text that was drawn, and its file."""
+    """A text that was drawn, and its file. replaced: invalid UTF-8 sequences in whose place it has U+FFFD."""
 
     path: str
     text: str
+    replaced: int = 0
+
+    @classmethod
+    def of(cls, path: str, data: bytes) -> "Drawn":
+        """Decode a text."""
+        text = data.decode(errors="replace")
+        return cls(path, text, text.count("\ufffd") - data.count("\ufffd".encode()))
 
 
 @dataclass(frozen=True)
@@ -86,12 +94,11 @@ def read_chosen(
     budget = UNLIMITED if most_bytes is None else ReadBudget(most_bytes + LEAST_COUNTING_BYTES, lambda _: None)
     for choice in chosen:
         try:
-            texts = [text.decode(errors="replace") for text in _texts_of(choice, text_field, budget) if text]
+            drawn += [Drawn.of(choice.file.path, text) for text in _texts_of(choice, text_field, budget) if text]
         except (InputError, TrainingError):
             if not skip_changed:
                 raise
             continue
-        drawn += [Drawn(choice.file.path, text) for text in texts]
     return drawn
 
 
@@ -99,7 +106,7 @@ def _texts_of(choice: Chosen, text_field: str, budget: ReadBudget) -> Iterator[b
     file, left = choice.file, choice.stretch_bytes * len(choice.starts)
     if file.format != "text" or file.compression != "none":
         for text in _read(file, 0, 1 if file.format == "parquet" else file.size, text_field, budget):
-            yield text[:left]
+            yield text if len(text) <= left else _without_half(text[:left])
             left -= len(text)
             if left <= 0:
                 return
@@ -114,9 +121,17 @@ def _stretch(file: CorpusFile, start: int, size: int) -> bytes:
     data = b"".join(_read(file, start, min(start + size, file.size)))
     if start and (first := min((at for at in map(data.find, (b" ", b"\n")) if at >= 0), default=-1)) >= 0:
         data = data[first:]
-    if start + size < file.size and (last := max(map(data.rfind, (b" ", b"\n")))) > 0:
-        data = data[:last]
+    if start + size < file.size:
+        last = max(map(data.rfind, (b" ", b"\n")))
+        data = data[:last] if last > 0 else _without_half(data)
     return data if start == 0 else data.lstrip(bytes(range(0x80, 0xC0)))  # no half of a character
+
+
+def _without_half(data: bytes) -> bytes:
+    """Leave out the first bytes of a character whose others were cut off."""
+    decoder = getincrementaldecoder("utf-8")("replace")
+    decoder.decode(data[-4:])
+    return data[: len(data) - len(decoder.getstate()[0])]
 
 
 def _read(

@@ -73,7 +73,8 @@ def combine_part(runner: Runner, run: Run, parts: Parts) -> PartDone:
         for _ in runner.each(stage):
             run.directory.require_lock()
     there = shares if complete else sum(existing([run.share_path(index, shares) for index in range(shares)]))
-    return PartDone(str(runner.part), len(own), done, there, shares, "combined", "shares")
+    is_complete = "the counter is complete" if complete else ""
+    return PartDone(str(runner.part), len(own), done, there, shares, "combined", "shares", is_complete)
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,9 @@ def count_part(runner: Runner, run: Run, pattern: CompiledPattern) -> tuple[Part
         run.directory.require_lock()
         statistics += of_chunk
     there = sum(existing([run.chunk_path(index) for index in range(len(stage.tasks))]))
-    done = PartDone(str(runner.part), len(of_part), len(of_part) - before, there, len(stage.tasks))
+    complete = "the counter is complete" if there == len(stage.tasks) and run.counter_path.exists() else ""
+    shares = len(of_part), len(of_part) - before, there, len(stage.tasks)
+    done = PartDone(str(runner.part), *shares, complete=complete)
     return done, statistics
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.corpus.skipped_or_altered import KindTally
 from pipeline.reports.definitions import reference_of
 from pipeline.reports.measure import TokenizerMeasures
 from pipeline.reports.result import NOT_STORED
@@ -46,7 +47,7 @@ class MergeNumbers:
 class Sample:
     """A sample as each tokenizer cuts it, this one first. parallel: the sources that are the same text in different
     languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes. first_stage: tokens of
-    each source before superwords, if there are any."""
+    each source before superwords, if there are any. losses: what was altered in it."""
 
     held_out: bool
     description: str
@@ -57,6 +58,7 @@ class Sample:
     parallel: tuple[str, ...] = ()
     curve: tuple[tuple[int, float], ...] = ()
     first_stage: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, KindTally] = field(default_factory=dict)
 
 
 Cut = tuple[tuple[tuple[int, ...], str], ...]

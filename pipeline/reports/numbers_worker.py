@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from pipeline.base import machine
 from pipeline.corpus.sampling import Choice, Drawn, read_chosen
+from pipeline.corpus.skipped_or_altered import Tally, in_words
 from pipeline.counts.counter_file import open_counter
 from pipeline.merges.merge_list import MergeList
 from pipeline.merges.vocabulary import Vocabulary
@@ -189,10 +190,12 @@ def _sample(
     texts, others = sample_text(task.choice, drawn, sorted((text for text, _ in of_text), key=len, reverse=True))
     if not any(text for _, text in texts.texts):
         return None
-    measured = measure(named, texts)
+    measured, losses = measure(named, texts), Tally()
+    for one in drawn:
+        losses.add("replacements", one.replaced, [one.path])
     return Sample(
         held_out=task.held_out,
-        description=task.description + others,
+        description=task.description + others + "".join(f" {altered}." for altered in in_words(losses.kinds)),
         bytes=measured[0].whole.bytes,
         texts=len(drawn),
         tokenizers=measured,
@@ -200,6 +203,7 @@ def _sample(
         parallel=task.choice.languages if texts.same else (),
         curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
         first_stage=_first_stage(task.trained, texts.texts),
+        losses=losses.kinds,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.base.printable import UNBOUNDED, printable, wrapped
+from pipeline.base.units import format_share
 
 _LEAST_MARKED = 0.01  # of the larger one: a best and a worst cell that differ by less are alike
 _MOST_ROWS, _MOST_ITEMS, _MOST_LINES = 16, 6, 20  # in text; JSON and pages have all
@@ -157,7 +158,9 @@ def _that_fit(widths: Sequence[int], room: int, first: int | None) -> list[int]:
 
 def _cell(cell: object, form: str) -> str:
     if isinstance(cell, int | float):
-        return format(cell, "," if isinstance(cell, int) else form) + "†" * isinstance(cell, Excluded)
+        of_share = isinstance(cell, float) and form.endswith("%")
+        shown = format_share(cell, form) if of_share else format(cell, "," if isinstance(cell, int) else form)
+        return shown + "†" * isinstance(cell, Excluded)
     return "–" if cell is None else str(cell)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 
-from pipeline.base.units import format_count
+from pipeline.base.units import format_count, format_share
 from pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
 from pipeline.reports.formulas import gini
 from pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, SentenceTokens, same_text
@@ -82,7 +82,8 @@ def _against(own: Fraction | int, other: Fraction | int, name: str, size: int) -
     named = f"{name}, {_thousands(size)} tokens"
     if not other or own == other:
         return f"as many tokens as {named}"
-    return f"{abs(1 - float(own / other)):.0%} {'fewer' if own < other else 'more'} tokens than {named}"
+    share = format_share(abs(1 - float(own / other)), ".0%")
+    return f"{share} {'fewer' if own < other else 'more'} tokens than {named}"
 
 
 def _thousands(size: int) -> str:

@@ -80,7 +80,7 @@ class PartDone:
     """What a part has done. of_part: the chunks that are its; done: those of them that it did itself.
 
     stored, chunks: of the whole work, how many are done, by any process, and how many there are. did: the verb; unit:
-    what is done, if it is not chunks.
+    what is done, if it is not chunks. complete: what says so, once the command without `--part` has done the rest.
     """
 
     part: str
@@ -90,6 +90,7 @@ class PartDone:
     chunks: int
     did: str = "counted"
     unit: str = "chunks"
+    complete: str = ""
 
     def rows(self) -> list[tuple[str, object]]:
         """Return what is shown of it."""
@@ -98,8 +99,9 @@ class PartDone:
         what = f"all {own} of it {self.did} here" if self.done == self.of_part else rest
         whole = f"{self.stored:,} of {format_count(self.chunks, self.unit)} {self.did}"
         others = "" if self.stored == self.chunks else "the other parts, and then "
+        following = f"{others}the same command without --part, which does what is missing and completes"
         return [
             ("part", f"{self.part}: {what}"),
             ("whole", whole),
-            ("next", f"{others}the same command without --part, which does what is missing and completes"),
+            ("next", f"nothing: {self.complete}" if self.complete else following),
         ]

@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.base.errors import InputError
 from pipeline.base.events import Listener, Notice, warn_of
-from pipeline.corpus.listing import find_files
+from pipeline.corpus.listing import find_sample
 from pipeline.corpus.sampling import choose, read_chosen
 from pipeline.pattern.translate import not_in_tokenizers_1
 from pipeline.run import manifest
@@ -44,7 +44,7 @@ def texts_to_check(run: manifest.Run | None, samples: Sequence[Location]) -> lis
     """Return samples of files, or without any of the corpus of a run."""
     texts: list[str] = []
     for sample in samples:
-        chosen = choose(find_files([str(sample)]).files, _SAMPLE_BYTES // len(samples))
+        chosen = choose(find_sample([str(sample)], "--sample"), _SAMPLE_BYTES // len(samples))
         texts += [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
     if run and not samples:
         chosen = choose(run.manifest.plan.files, _SAMPLE_BYTES)

@@ -351,6 +351,16 @@ def test_samples_are_bounded_and_repeatable(tmp_path: Path) -> None:
     assert choose([], 100) == []
 
 
+def test_no_character_is_cut_where_a_sample_ends(tmp_path: Path) -> None:
+    """Text without spaces, in plain files and in records."""
+    (tmp_path / "plain.txt").write_text("夜の海" * 20_000)
+    (tmp_path / "records.jsonl").write_text(json.dumps({"text": "a" + "夜の海" * 20_000}, ensure_ascii=False))
+    for name in ("plain.txt", "records.jsonl"):
+        drawn = read_chosen(choose(find_files([str(tmp_path / name)]).files, 1 << 14), "text")
+        assert 0.8 * (1 << 14) < sum(len(one.text.encode()) for one in drawn) <= 1 << 14
+        assert sum(one.replaced + one.text.count("\ufffd") for one in drawn) == 0
+
+
 def test_a_sample_of_small_files_is_as_large_as_asked_for(tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number}.txt").write_text("a few words " * 200 * (1 + number % 5))

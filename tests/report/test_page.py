@@ -48,7 +48,7 @@ KEYS = {
     "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks last_count weighted",
-    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage",
+    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses",
 }
 
 
@@ -222,6 +222,16 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
 
 
+def test_invalid_text_that_is_held_out_is_counted(reported: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"low \xff\xfe lower \xe2\x82 \xef\xbf\xbd lowest")
+    words = ("--held-out", tmp_path / "bad.txt", "--output", tmp_path / "page.html")
+    said = f"3 invalid UTF-8 sequences replaced by U+FFFD (first: {tmp_path / 'bad.txt'})"
+    assert f"warning: --held-out: {said}" in succeeded(run("report", reported, *words)).stderr
+    sample = numbers_of(tmp_path, "page.json")["sample"]
+    assert sample["losses"] == {"replacements": {"count": 3, "examples": [str(tmp_path / "bad.txt")]}}
+    assert said in sample["description"]
+
+
 def test_model_card_is_read_by_hubs_and_kept_if_edited(copied: Path) -> None:
     card = copied / "tokenizer" / "README.md"
     text = card.read_text()
@@ -283,7 +293,8 @@ def test_report_ignores_a_damaged_report_json(reported: Path, copied: Path) -> N
 
 
 def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Path) -> None:
-    counted, nothing = tmp_path / "counted", tmp_path / "nothing"
+    counted, nothing, empty = tmp_path / "counted", tmp_path / "nothing", tmp_path / "empty.txt"
+    empty.touch()
     succeeded(run("count", small, "--output", counted))
     unmerged = shutil.copytree(reported, tmp_path / "unmerged")
     (unmerged / "merges.parquet").unlink()
@@ -294,6 +305,8 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
         ([reported, "--compare", nothing], 1, "does not exist"),
         ([reported, reported], 2, "to compare with it, use --compare"),
         ([reported, "--held-out", nothing], 1, "does not exist"),
+        ([reported, "--held-out", empty], 2, f"--held-out names no text: {empty} has no bytes"),
+        ([reported, "--held-out", f"en={small}", f"sw={empty}"], 2, f"--held-out names no text: {empty} has no bytes"),
         ([reported, "--memory-limit", "40MiB"], 2, "--memory-limit"),
     ):
         assert said in refused(run("report", *words), code)

@@ -11,8 +11,9 @@ import pytest
 from command import run, succeeded
 
 import pipeline
+from pipeline.guests.adapt.savings import Saving
 from pipeline.reports.numbers import SENTENCES
-from pipeline.reports.verdict import SKIPPED, recommended_size, rewritten, sentences_of_corpus, verdict
+from pipeline.reports.verdict import SKIPPED, _against, recommended_size, rewritten, sentences_of_corpus, verdict
 
 LATIN = {"English", "German", "Spanish", "Turkish", "Vietnamese"}
 
@@ -91,6 +92,13 @@ def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> Non
     size = pipeline.load(trained).vocab_size
     assert f"bytes per token on the training corpus, with {size} tokens; on the sample" in card
     assert "fewer tokens than smaller, 300 tokens" in card
+
+
+def test_a_difference_of_few_tokens_is_not_none() -> None:
+    assert _against(99_999, 100_000, "old", 300) == "0.001% fewer tokens than old, 300 tokens"
+    assert _against(100_400, 100_000, "old", 300) == "0.4% more tokens than old, 300 tokens"
+    assert _against(100_600, 100_000, "old", 300) == "1% more tokens than old, 300 tokens"
+    assert str(Saving.of([100_000, 99_990], 1, 100_000)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
 
 
 def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:

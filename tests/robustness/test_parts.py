@@ -243,6 +243,7 @@ def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) ->
     assert (tmp_path / "parts" / "counter.parquet").read_bytes() == (whole / "counter.parquet").read_bytes()
     again = succeeded(run(*words, "--part", "1/2")).stdout
     assert "0 of its 2 shares combined here, the others before" in again, again
+    assert "next   nothing: the counter is complete" in again
 
 
 def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:

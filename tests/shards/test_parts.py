@@ -6,7 +6,7 @@ from pathlib import Path
 
 import peers
 import pytest
-from command import files_in, refused, run
+from command import files_in, refused, run, succeeded
 
 import pipeline
 from pipeline.base.errors import RunDirectoryError, UsageError
@@ -85,6 +85,8 @@ def test_parts_of_chat_data_leave_what_one_process_writes(tmp_path: Path) -> Non
     manifests = [json.loads(files.pop("encoding.json")) for files in (one, parts)]
     assert manifests[0] == manifests[1]
     assert one == parts
+    late = succeeded(run(*words[:-1], "--output", tmp_path / "parts", "--part", "1/2")).stdout
+    assert "nothing: the shards are complete" in late
 
 
 def test_what_parts_cannot_encode_is_refused(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.base.errors import InputError, RunDirectoryError
 from pipeline.base.events import Listener
-from pipeline.base.units import format_count
+from pipeline.base.units import format_count, format_share
 from pipeline.commands.report_again import Extras
 from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
@@ -69,7 +69,7 @@ def report(location: Location, extras: Extras, executor: Executor) -> Facts:
     whole = ((counted.path, counted.fingerprint, one, (len(one.vocabulary.left),)) for one in (base, model))
     [before], [after] = (executor.one(tokens_by_merges, task) for task in whole)
     facts |= {"tokens_before": before, "tokens_after": after}
-    shown = {"tokens_after": f"{after:,} ({after / max(before, 1) - 1:+.1%})"}
+    shown = {"tokens_after": f"{after:,} ({format_share(after / max(before, 1) - 1, '+.1%')})"}
     if documents := counted.facts.documents:
         facts["documents"] = documents
         shown["tokens_per_document"] = f"{before / documents:,.2f} before, {after / documents:,.2f} after"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.base.units import format_share
 from pipeline.reports.figure import Axis, Figure, Series
 from pipeline.reports.page import figure_element, plain_page
 from pipeline.reports.parts import Part, Rows, Table, element, html_of
@@ -31,7 +32,8 @@ class Saving:
         return cls(count, tokens[count], *shares)
 
     def __str__(self) -> str:
-        share = f"{-self.saved:+.1%}, by the last doubling {-self.by_doubling:+.1%}"
+        of_all, of_half = (format_share(-one, "+.1%") for one in (self.saved, self.by_doubling))
+        share = f"{of_all}, by the last doubling {of_half}"
         return f"{self.new_tokens:,} new: {self.tokens:,} tokens ({share})"
 
 

@@ -286,6 +286,6 @@ def doctor(
 def _text_of(samples: Sequence[Location], own: Run | None) -> tuple[Choice, str]:
     """Return what gates are measured on, and its text field: samples, or without any the text of the run."""
     if samples or own is None:
-        return choice_of(samples)[0] if samples else Choice(()), "text"
+        return choice_of(samples, "--sample")[0] if samples else Choice(()), "text"
     text = text_of(own)
     return Choice(choose(text.files, SAMPLE_BYTES), text.names), text.text_field

@@ -155,11 +155,20 @@ def _read_named(words: Sequence[str], what: str) -> dict[str, Location] | None:
     return {match[1]: parse_location(match[2]) for match in matches if match}
 
 
-def _by_name(runs: Sequence[Location]) -> Named:
-    """Give each run the name of its directory, or its whole location where several have that name."""
-    homes = [run.resolve() if isinstance(run, Path) else run for run in runs]
-    names = [home.name for home in homes]
-    return [(name if names.count(name) == 1 else str(home), home) for name, home in zip(names, homes, strict=True)]
+def _by_name(words: Iterable[str]) -> Named:
+    """Give each run the name of its directory, or as many of the directories above it as tell them apart.
+
+    Raises `UsageError` for what is there but is no run.
+    """
+    runs = [parse_location(word) for word in words]
+    for run in runs:
+        if run.exists() and not (run / RUN.manifest).exists():
+            raise UsageError(f"{run} is no run: if its text is to be counted, name its language, as in NAME={run}")
+    homes = [str(run.resolve() if isinstance(run, Path) else run).strip("/").split("/") for run in runs]
+    longest = max(map(len, homes), default=1)
+    by_depth = [["/".join(home[-depth:]) for home in homes] for depth in range(1, longest + 1)]
+    names = next((names for names in by_depth if len({*names}) == len(names)), by_depth[0])
+    return list(zip(names, runs, strict=True))
 
 
 def languages_of(
@@ -180,9 +189,7 @@ def languages_of(
         if by_name is None or (words and dev_by_name is None):
             if dev_by_name is not None or by_name is not None:
                 raise UsageError("RUN and --dev need names of languages both, as in en=PATH, or neither")
-            return _by_name([parse_location(run) for run in languages]), _by_name(
-                [parse_location(run) for run in words]
-            )
+            return _by_name(languages), _by_name(words)
         if dev_by_name and (other := set(by_name) ^ set(dev_by_name)):
             raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
         named, of_dev = by_name, dev_by_name or {}

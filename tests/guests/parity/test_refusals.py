@@ -60,6 +60,8 @@ def test_language_of_rare_pieces_is_refused(merged: Path, executor: Executor) ->
         ("merge {en} {sw}", "merge takes one RUN: let several choose with `parity`"),
         ("merge {en} --global-merges=3", "No such option .--global-merges"),
         ("parity {en} {en} -o {x}", "is named twice"),
+        ("parity {en} {text} -o {x}", "text.txt is no run: .*, name its language, as in NAME=.*text.txt$"),
+        ("parity {en} {sw} --dev {en-dev} --dev {text} -o {x}", "text.txt is no run: .* NAME="),
         ("parity en={en} en={sw} -o {x}", "en= is named twice"),
         ("parity en={en} {sw} -o {x}", "has no name, others have"),
         ("parity en={en} sw={sw} --dev en={en-dev} -o {x}", "--dev: sw is named by only one of RUN and --dev"),
@@ -88,7 +90,8 @@ def test_what_does_not_fit_is_refused(runs: dict[str, Path], tmp_path: Path, wor
     given, _, config = words.partition(" --config ")
     output, file = tmp_path / "x", tmp_path / "config.yaml"
     file.write_text(config or "{}")
-    named = [word.format_map({**runs, "x": output}) for word in given.split()]
+    (text := tmp_path / "text.txt").write_text("text")
+    named = [word.format_map({**runs, "x": output, "text": text}) for word in given.split()]
     with pytest.raises((UsageError, click.UsageError), match=message):
         commands.main([*named, "--vocab-size", "300", "--config", str(file)], standalone_mode=False)
     assert not output.exists()

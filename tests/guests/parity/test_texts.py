@@ -1,6 +1,7 @@
 """`parity` of texts: they are counted next to the output, and plain merges of them are the price."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,16 @@ def numbers(home: Path) -> dict[str, Any]:
 
 def test_texts_are_counted_next_to_the_output(home: Path) -> None:
     assert sorted(path.name for path in (home / "fair-languages").iterdir()) == ["en", "en-dev", "sw", "sw-dev"]
+
+
+def test_runs_are_shown_as_they_are_named_and_told_apart_by_the_directories_above_them(home: Path) -> None:
+    for name in ("en", "sw"):
+        shutil.copytree(home / "fair-languages" / name, home / "counted" / name / "run")
+    words = ("parity", "counted/en/run/", "./counted/sw/run", "--vocab-size", 285, "--output", "unnamed", "--json")
+    done = json.loads(succeeded(run(*words, cwd=home)).stdout)
+    assert done["corpus"]["source"] == "counted/en/run + counted/sw/run, merged by parity"
+    languages = json.loads(succeeded(run("info", "unnamed", "--json", cwd=home)).stdout)["languages"]
+    assert [one.partition(" (")[0] for one in languages] == ["en/run", "sw/run"]
 
 
 def test_same_command_counts_nothing_again(home: Path) -> None:
