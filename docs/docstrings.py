@@ -82,6 +82,10 @@ def _members(kind: type[Any]) -> Iterator[str]:
         if inspect.isfunction(function := getattr(member, "__func__", member)):
             shown.setdefault(function, []).append(name)
     known: set[str] = set()  # entries of earlier methods
+    if kind.__name__ in compat.__all__:  # the interface is that of another library
+        yield "**Methods**"
+        yield "\n".join(_brief(function, known) for function in shown)
+        return
     for function, names in shown.items():
         own = function.__name__
         yield f"### {kind.__name__}.{own}"
@@ -91,6 +95,21 @@ def _members(kind: type[Any]) -> Iterator[str]:
             yield f"As [`{own}`](#{own})."
         else:
             yield from _described(own, function, known)
+
+
+def _brief(function: Any, known: set[str]) -> str:
+    """Return a method in one line: its arguments without types, what it does, and entries that are not known."""
+    names, keyword_only = [], False
+    for one in list(inspect.signature(function).parameters.values())[1:]:
+        names += ["*"] if one.kind is one.KEYWORD_ONLY and not keyword_only else []
+        keyword_only = keyword_only or one.kind is one.KEYWORD_ONLY
+        names.append(one.name if one.default is one.empty else f"{one.name}={one.default!r}")
+    text = (inspect.getdoc(function) or "") + "\n"
+    said = [_text(text.partition("\n")[0])]
+    for title, content in _SECTION.findall(text):
+        said += [line for line in _listed(content, ()) if title == "Args" and line not in known]
+    known.update(said)
+    return f"- `{function.__name__}({', '.join(names)})`: {' '.join(said)}"
 
 
 def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
