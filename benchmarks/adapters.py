@@ -135,14 +135,22 @@ def train_gigatoken(job: Job) -> Callable[[], Learned]:
 
 
 def train_gigabpe(job: Job) -> Callable[[], Learned]:
-    """gigabpe from a file, which it reads line by line: other pieces; GPT-2's own pattern, bytes that occur alone."""
+    """gigabpe from a file, which it reads line by line, with GPT-2's own pattern.
+
+    It has no tokens for bytes that do not occur, and learns as many more merges: those are not compared.
+    """
     import gigabpe
 
     path = Path("gigabpe.json")
     gigabpe.train_tokenizer(
         [job.corpus], job.vocab_size, str(path), special_tokens=[job.special_token], pretokenizer="bytelevel"
     )
-    return lambda: learned_from_json(path.read_text(encoding="utf-8"))
+
+    def learned() -> Learned:
+        found, wanted = learned_from_json(path.read_text(encoding="utf-8")), job.vocab_size - 257
+        return Learned(found.tokens[:wanted], found.pairs and found.pairs[:wanted])
+
+    return learned
 
 
 def train_rustbpe(job: Job) -> Callable[[], Learned]:

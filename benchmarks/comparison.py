@@ -16,17 +16,18 @@ from benchmarks.records import Record
 CORPORA = {  # in the order of the tables; languages with a megabyte or more
     "multilingual-250.txt": "translations and documentation in 94 languages",
     "multilingual.txt": "translations and documentation in 94 languages",
+    "english.txt": "English manuals, from web pages",
     "kernel.txt": "Linux kernel source",
 }
-TRAINERS = (ours.NAME, "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokenizers")
+TRAINERS = (ours.NAME, "gigabpe", "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokenizers")
 ELSEWHERE = {"sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
 # The merges were compared in the same sessions; patterns are what `benchmarks/adapters.py` could ask of each trainer.
 FEATURES = (
-    ("same merges as `BpeTrainer`", ("yes", "yes", "yes, with options", "no: other order of ties",
+    ("same merges as `BpeTrainer`", ("yes", "yes, by lines", "yes", "yes, with options", "no: other order of ties",
                                      "no: characters, words", "itself")),
-    ("patterns", ("your own", "GPT-2's", "your own", "your own", "none", "your own")),
+    ("patterns", ("your own", "GPT-2's", "GPT-2's", "your own", "your own", "none", "your own")),
 )  # fmt: skip
 
 
@@ -83,9 +84,10 @@ def trainers(all_records: Sequence[Record]) -> str:
 
 
 def same_merges(group: Sequence[Record]) -> set[str]:
-    """Return the other trainers that learned the merges that we did."""
-    merges = {record["tokens_digest"] for record in group if (record["tool"], record["status"]) == (ours.NAME, "ok")}
-    return {record["tool"] for record in group if record.get("tokens_digest") in merges} - {ours.NAME}
+    """Return the other trainers that learned the merges that we did, from documents or from lines."""
+    done = [record for record in group if record["status"] == "ok"]
+    merges = {record["tokens_digest"] for record in done if record["tool"] in ours.HOW}
+    return {record["tool"] for record in done if record["tokens_digest"] in merges} - {*ours.HOW}
 
 
 def _times(group: Sequence[Record], tool: str, field: str) -> float:
@@ -100,7 +102,7 @@ def headline(all_records: Sequence[Record]) -> str:
     memory = f"in 1/{_times(group, 'tokenizers', 'peak_memory_bytes'):.0f} of its memory"
     return _filled(
         "**Train GPT-style BPE tokenizers on corpora larger than memory.** The merges of Hugging Face's `BpeTrainer`, "
-        f"{trainer} and {memory}; {_times(group, peer, 'wall_s'):.0f} times as fast as {peer}, the fastest other "
+        f"{trainer} and {memory}; {_times(group, peer, 'wall_s'):.2g} times as fast as {peer}, the fastest other "
         "trainer that was measured with these merges."
     )
 
@@ -112,11 +114,11 @@ def _filled(text: str) -> str:
 def caption(all_records: Sequence[Record]) -> str:
     """Return what the chart shows, and how to repeat it."""
     group = tasks(all_records)[0]
-    day = date.fromisoformat(group[0]["session"][:10])
+    day, change = date.fromisoformat(group[0]["session"][:10]), records.change_of_machine(all_records, group) or 0
     return _filled(
         f"*{name_of(group)}, GPT-2's pattern, {VOCAB_SIZE:,} tokens, {group[0]['machine']['usable_cores']} cores, "
-        f"{day.day} {day:%B %Y}. `data/build_debian.py` makes the corpus from public packages; repeat the chart with "
-        "`python -m benchmarks compare FILE`.*"
+        f"{day.day} {day:%B %Y}, times ±{change / 2:.0%}. `data/build_debian.py` makes the corpus from public "
+        "packages; repeat the chart with `python -m benchmarks compare FILE`.*"
     )
 
 

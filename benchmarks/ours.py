@@ -17,6 +17,8 @@ from pyarrow import compute, parquet
 from benchmarks.adapters import describe, learned_from_json
 
 NAME = "bpe-pipeline"
+BY_LINES = f"{NAME} by lines"  # reads a file as `BpeTrainer.train(files)` does: other pieces where newlines meet
+HOW = {NAME: (), BY_LINES: ("--input-format=lines", "--special-tokens-as-text")}
 
 
 def command() -> list[str]:

@@ -6,12 +6,12 @@ matplotlib (extra `[bench]`) is imported only here.
 """
 
 import statistics
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import comparison, kinds, ours, records
-from benchmarks.corpora import size_text
 from benchmarks.records import Record
 
 OURS_COLOUR = "#1f6feb"
@@ -21,8 +21,7 @@ _STYLE = (
     "<style>svg.chart{color:var(--md-default-fg-color,#1f2328)}"
     "@media (prefers-color-scheme:dark){svg.chart{color:var(--md-default-fg-color,#e6edf3)}}</style>"
 )
-LABELS = ("seconds", "peak memory")
-_MEMORY = "peak_memory_bytes"
+_CAPTIONS = ("the same merges as BpeTrainer", "other merges", "not finished")
 _LETTERS = 11
 _STAGES = ("all", "counting", "merging")
 _SHORT = {"tokenizers": "HF BpeTrainer", "sentencepiece": "SentencePiece"}
@@ -43,7 +42,7 @@ def _figure(rows: int, columns: int, width: float, height: float, **how: Any) ->
             "svg.hashsalt": "bpe-pipeline",
             "svg.fonttype": "none",
             "font.family": "sans-serif",
-            "font.size": 9,
+            "font.size": _LETTERS,
             "axes.spines.top": False,
             "axes.spines.right": False,
             **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
@@ -71,102 +70,77 @@ def draw_all(all_records: Sequence[Record], directory: Path) -> None:
     """Write trainers.svg, tools.svg and growth.svg, each only if something of its kind was measured."""
     groups = comparison.tasks(all_records)
     draw_trainers(groups[:1], directory / "trainers.svg")
-    draw_tools(groups, directory / "tools.svg")
+    draw_trainers(groups, directory / "tools.svg")
     draw_growth(all_records, directory / "growth.svg")
 
 
 def draw_trainers(groups: Sequence[Sequence[Record]], path: Path) -> None:
-    """Draw the time of each trainer on one corpus, with its memory as a number, first those of the same merges.
+    """Draw the time of each trainer, a panel for each task, with its memory as a number.
 
     Readable at the width of a phone: few words, large letters, and no axis, since each bar has its number.
     """
     if not groups:
         return
-    [group] = groups
-    medians = {
-        tool: [statistics.median(records.values(group, tool, field).values()) for field in ("wall_s", _MEMORY)]
-        for tool in dict.fromkeys(one["tool"] for one in group if one["status"] == "ok")
-    }
-    same = comparison.same_merges(group) | {ours.NAME}
-    alike, others = ([tool for tool in medians if (tool in same) == wanted] for wanted in (True, False))
-    captions = ("the same merges as BpeTrainer", alike), ("other merges", others)
-    rows = [(caption, sorted(tools, key=lambda tool: medians[tool][0])) for caption, tools in captions if tools]
-    mpl, figure, axes = _figure(1, 1, 5.2, 0.5 + 0.34 * (len(medians) + 1.2 * len(rows)))
-    axis, most = axes[0][0], max(seconds for seconds, _ in medians.values())
-    height, fastest = 0.0, medians[ours.NAME][0]
-    for caption, tools in rows:
-        height -= 1.2
-        axis.text(-0.62 * most, height, caption, style="italic", fontsize=_LETTERS - 2, va="center")
-        for tool in tools:
-            height -= 1
-            seconds, memory = medians[tool]
-            colour = OURS_COLOUR if tool == ours.NAME else PEER_COLOUR
-            axis.barh(height, seconds, 0.7, color=colour, hatch="" if tool in same else "//", edgecolor="white", lw=0)
-            times = "" if tool == ours.NAME else f" · {seconds / fastest:.0f}×"
-            weight = "bold" if tool == ours.NAME else "normal"
-            how: dict[str, Any] = {"va": "center", "fontsize": _LETTERS, "weight": weight}
-            axis.text(-0.62 * most, height, _SHORT.get(tool, tool), **how)
-            axis.text(seconds + 0.02 * most, height, f"{seconds:.3g} s{times}", **how)
-            axis.text(1.75 * most, height, size_text(memory), ha="right", **how)
-    axis.set_xlim(-0.62 * most, 1.75 * most)
-    axis.set_ylim(height - 0.6, -0.4)
-    axis.axis("off")
-    size, tokens = size_text(group[0]["corpus_bytes"]), f"{group[0]['vocab_size']:,} tokens"
-    cores = group[0]["machine"]["usable_cores"]
-    figure.suptitle(
-        f"Time and memory: {tokens} from {size}, {cores} cores", fontsize=_LETTERS, weight="bold", x=0.02, ha="left"
-    )
-    _save(mpl, figure, path, f"Training time and peak memory of {len(medians)} trainers", _said(medians))
-
-
-def _said(medians: dict[str, list[float]]) -> str:
-    """Return what a chart shows, for those who do not see it."""
-    ordered = sorted(medians.items(), key=lambda item: item[1])
-    return "; ".join(f"{tool}: {seconds:.3g} s, {size_text(memory)}" for tool, (seconds, memory) in ordered)
-
-
-def draw_tools(groups: Sequence[Sequence[Record]], path: Path) -> None:
-    """Draw median time and peak memory by tool, a row for each task; what did not finish says why."""
-    if not groups:
-        return
-    tasks = [(group, list(dict.fromkeys(one["tool"] for one in group))) for group in groups]
-    heights = [0.9 + 0.27 * len(tools) for _, tools in tasks]
-    mpl, figure, axes = _figure(len(tasks), 2, 9, sum(heights), height_ratios=heights)
-    for row, (group, tools) in enumerate(tasks):
-        for axis, field, label in zip(axes[row], ("wall_s", "peak_memory_bytes"), LABELS, strict=True):
-            found = {tool: records.values(group, tool, field).values() for tool in tools}
-            medians = {tool: statistics.median(values) if values else None for tool, values in found.items()}
-            ordered = sorted(medians, key=lambda tool: medians[tool] or float("inf"), reverse=True)
-            colours = [OURS_COLOUR if tool == ours.NAME else PEER_COLOUR for tool in ordered]
-            drawn = axis.barh(ordered, [medians[tool] or 0 for tool in ordered], color=colours, height=0.7)
-            reasons = {one["tool"]: one["reason"] for one in group}
-            text = "{:.3g}".format if field == "wall_s" else size_text
-            shown = [reasons[tool] if medians[tool] is None else text(medians[tool]) for tool in ordered]
-            axis.bar_label(drawn, shown, padding=3)
-            axis.xaxis.set_major_formatter("{x:g}" if field == "wall_s" else lambda x, _: size_text(x))
-            axis.xaxis.set_major_locator(mpl.ticker.MaxNLocator(4))
-            axis.margins(x=0.2)
-            axis.set_xlabel(label)
-        first = group[0]
-        title = f"{comparison.name_of(group)}, pattern {first['pattern']}, vocabulary {first['vocab_size']:,}"
-        axes[row][0].set_title(title, loc="left")
+    panels = [(group, _captions(group)) for group in groups]
+    heights = [0.8 + 0.34 * (sum(map(len, found.values())) + 1.2 * len(found)) for _, found in panels]
+    mpl, figure, axes = _figure(len(panels), 1, 5.2, sum(heights), height_ratios=heights)
+    for [axis], (group, captions) in zip(axes, panels, strict=True):
+        _draw_panel(axis, group, captions)
+    tools = sorted({tool for _, captions in panels for tools in captions.values() for tool in tools})
     said = [
         f"{comparison.name_of(group)}: {tool} {comparison.cell(group, tool)}"
-        for group, tools in tasks
+        for group, captions in panels
+        for tools in captions.values()
         for tool in tools
     ]
-    _save(mpl, figure, path, "Training time and peak memory by trainer and corpus", "; ".join(said))
+    _save(mpl, figure, path, f"Training time and peak memory of {len(tools)} trainers", "; ".join(said))
+
+
+def _captions(group: Sequence[Record]) -> dict[str, list[str]]:
+    """Return the trainers of a task by what they learned, the fastest first."""
+    same, found = comparison.same_merges(group) | {ours.NAME}, dict[str, list[str]]()
+    done = {tool: records.values(group, tool, "wall_s").values() for tool in comparison.TRAINERS}
+    for tool in sorted(done, key=lambda tool: statistics.median(done[tool] or [0])):
+        caption = _CAPTIONS[0 if tool in same else 1 if done[tool] else 2]
+        found.setdefault(caption, []).append(tool)
+    return dict(sorted(found.items(), key=lambda item: _CAPTIONS.index(item[0])))
+
+
+def _draw_panel(axis: Any, group: Sequence[Record], captions: dict[str, list[str]]) -> None:
+    tools = [tool for named in captions.values() for tool in named]
+    seconds = {tool: statistics.median(records.values(group, tool, "wall_s").values() or [0]) for tool in tools}
+    most, height = max(seconds.values()), 0.0
+    for caption, named in captions.items():
+        height -= 1.2
+        axis.text(-0.62 * most, height, caption, style="italic", fontsize=_LETTERS - 2, va="center")
+        for tool in named:
+            height -= 1
+            mine, [time, *memory] = tool == ours.NAME, comparison.cell(group, tool).split(", ")
+            hatch, colour = "" if caption == _CAPTIONS[0] else "//", OURS_COLOUR if mine else PEER_COLOUR
+            axis.barh(height, seconds[tool], 0.7, color=colour, hatch=hatch, edgecolor="white", lw=0)
+            times = "" if mine or not memory else f" · {seconds[tool] / seconds[ours.NAME]:.0f}×"
+            how: dict[str, Any] = {"va": "center", "fontsize": _LETTERS, "weight": "bold" if mine else "normal"}
+            axis.text(-0.62 * most, height, _SHORT.get(tool, tool), **how)
+            axis.text(seconds[tool] + 0.02 * most, height, f"{time}{times}", **how)
+            axis.text(1.9 * most, height, "".join(memory), ha="right", **how)
+    axis.set_xlim(-0.62 * most, 1.9 * most)
+    axis.set_ylim(height - 0.6, -0.4)
+    axis.axis("off")
+    text = (
+        f"{comparison.name_of(group)}: {group[0]['vocab_size']:,} tokens, {group[0]['machine']['usable_cores']} cores"
+    )
+    axis.set_title("\n".join(textwrap.wrap(text, 48)), fontsize=_LETTERS, weight="bold", x=0, loc="left")
 
 
 def draw_growth(all_records: Sequence[Record], path: Path) -> None:
-    """Draw log-log curves of our time over bytes, a panel for each corpus; slopes are in the table."""
+    """Draw log-log curves of our time over bytes, readable on a phone, a panel for each corpus."""
     curves = kinds.curves(all_records)
     drawn = [curve for curve in curves if curve.over == "corpus_bytes" and curve.stage in _STAGES]
     corpora = list(dict.fromkeys(curve.corpus for curve in drawn))
     if not drawn:
         return
-    mpl, figure, axes = _figure(1, len(corpora), 9, 3.4, sharey=True)
-    for axis, corpus in zip(axes[0], corpora, strict=True):
+    mpl, figure, axes = _figure(len(corpora), 1, 5.2, 3.1 * len(corpora), sharex=True)
+    for [axis], corpus in zip(axes, corpora, strict=True):
         curves = sorted((curve for curve in drawn if curve.corpus == corpus), key=lambda curve: curve.points[-1][1])
         for curve, side in zip(curves, ("top", "bottom", "center"), strict=False):
             xs, ys = zip(*curve.points, strict=True)
@@ -179,9 +153,9 @@ def draw_growth(all_records: Sequence[Record], path: Path) -> None:
         axis.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
         axis.yaxis.set_major_formatter("{x:g}")
         axis.yaxis.set_minor_locator(mpl.ticker.NullLocator())
-        axis.set_xlim(right=1.9 * max(ticks))
-        axis.set_xlabel("MB of the corpus")
+        axis.set_xlim(right=2.3 * max(ticks))
         axis.set_ylabel("seconds")
         axis.set_title(corpus, loc="left")
+    axes[-1][0].set_xlabel("MB of the corpus")
     said = [f"{one.corpus}, {one.stage}: slope {one.slope:.2f}" for one in drawn]
     _save(mpl, figure, path, "Growth of time with the size of the corpus", "; ".join(said))

@@ -75,6 +75,14 @@ def tasks(records: Iterable[Record], kind: str) -> list[list[Record]]:
     return list(groups.values())
 
 
+def change_of_machine(records: Iterable[Record], group: Sequence[Record]) -> float | None:
+    """How much longer the slowest reference loop of a task took than the fastest, 0.1 for a tenth; None: none ran."""
+    wanted = task({**group[0], "kind": "reference", "of": group[0]["kind"], "cold": False})
+    loops = [one for one in records if one["kind"] == "reference" and task(one) == wanted]
+    times = [one[name] for one in loops if one["session"] == group[0]["session"] for name in ("before_s", "after_s")]
+    return max(times) / min(times) - 1 if times else None
+
+
 def values(records: Iterable[Record], tool: str, field: str) -> dict[int, float]:
     """round -> value of the rounds in which the tool did its task."""
     return {

@@ -48,12 +48,12 @@ def ratio_text(ratio: float | None) -> str:
 def agreement(group: Sequence[Record], tool: str) -> str:
     """Say whether a tool learns the same tokens in the same order as ours, in every round of both."""
     digests = {r["tokens_digest"] for r in group if r["tool"] == tool and r["status"] == "ok"}
-    reference = {r["tokens_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
     if len(digests) > 1:
         return "differ from round to round"
-    if tool == ours.NAME or not reference:
-        return f"`{min(digests)[:8]}`"
-    return "same" if digests == reference else f"other, `{min(digests)[:8]}`"
+    for own, answer in ((ours.NAME, "same"), (ours.BY_LINES, "same as by lines")):
+        if tool != own and digests == {r["tokens_digest"] for r in group if r["tool"] == own and r["status"] == "ok"}:
+            return answer
+    return f"{'' if tool in ours.HOW else 'other, '}`{min(digests)[:8]}`"
 
 
 def training_rows(group: Sequence[Record]) -> list[str]:
@@ -93,14 +93,8 @@ def machine_text(record: Record) -> str:
 
 def reference_text(all_records: Sequence[Record], group: Sequence[Record]) -> str:
     """How much the machine changed during the rounds of a task; empty if the reference loop did not run."""
-    task = records.task({**group[0], "kind": "reference", "of": group[0]["kind"], "cold": False})
-    loops = [r for r in all_records if r["kind"] == "reference" and records.task(r) == task]
-    times = [one[name] for one in loops if one["session"] == group[0]["session"] for name in ("before_s", "after_s")]
-    if not times:
-        return ""
-    return (
-        f" A reference loop before and after each round: the same within {100 * (max(times) / min(times) - 1):.0f} %."
-    )
+    change = records.change_of_machine(all_records, group)
+    return "" if change is None else f" A reference loop before and after each round: the same within {change:.0%}."
 
 
 def training_section(all_records: Sequence[Record]) -> list[str]:

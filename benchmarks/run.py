@@ -32,8 +32,8 @@ PATTERNS = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
     r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }
-TOOLS = (ours.NAME, *TRAINERS)
-ONLY_GPT2 = ("gigatoken",)
+TOOLS = (*ours.HOW, *TRAINERS)
+ONLY_GPT2 = ("gigatoken", "gigabpe")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def version(tool: str) -> str | None:
 
 def refusal(tool: str, pattern: str) -> str | None:
     """Why a tool cannot train with a pattern, None if it can."""
-    if tool == ours.NAME or (pattern in PATTERNS and (pattern == "gpt2" or tool not in ONLY_GPT2)):
+    if tool in ours.HOW or (pattern in PATTERNS and (pattern == "gpt2" or tool not in ONLY_GPT2)):
         return None
     return "takes no other pattern than gpt2" if pattern in PATTERNS else f"{pattern} is not translated for its engine"
 
@@ -179,7 +179,7 @@ def train(session: Session, tool: str, corpus: Corpus, pattern: str, vocab_size:
     task = Task("train", tool, corpus, pattern, vocab_size)
     if refusal(tool, pattern):
         return record_of(session, task, None)
-    return by_ours(session, task) if tool == ours.NAME else by_adapter(session, task)
+    return by_ours(session, task, *ours.HOW[tool]) if tool in ours.HOW else by_adapter(session, task)
 
 
 def line_of(record: Record) -> str:

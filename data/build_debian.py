@@ -3,6 +3,7 @@
 
     python data/build_debian.py kernel kernel.txt                1.25 GB of C: the source of Linux
     python data/build_debian.py multilingual multilingual.txt    translations and documentation in many languages
+    python data/build_debian.py english english.txt              web pages in English: the HTML manuals of programs
     python data/build_debian.py large debian-10gb                10 GB of code and translations, in three formats
     python data/build_debian.py large large.txt                  the same as one text, shuffled, each file once
 
@@ -56,6 +57,8 @@ PAGE = re.compile(
     r"/(?:po|guide|help|manual|HTML)/([a-z]{2,3})(?:[_@][\w@]+)?/.*\.docbook$|\.([a-z]{2})\.html(?:\.gz)?$"
 )
 DICTIONARY = re.compile(r"/freedict-([a-z]{3})-[a-z]{3}\.dict\.dz$")
+NOT_READ = re.compile(r"<(script|style|head|nav)\b.*?</\1\s*>|<!--.*?-->", re.DOTALL | re.IGNORECASE)
+BLOCK_END = re.compile(r"</(?:td|th|tr|li|dt|dd|p|div|h\d)\s*>|<br\b[^>]*>", re.IGNORECASE)
 TAG, ESCAPE = re.compile(r"<[^<>]*>"), re.compile(r"\\(.)")
 Document = tuple[str, str]  # name and text
 Write = Callable[[str], None]
@@ -180,6 +183,15 @@ def more_strings(name: str, data: bytes) -> tuple[str, list[str]]:
     return strings(name, data)
 
 
+def web_page(name: str, data: bytes) -> tuple[str, list[str]]:
+    """Return English, and the paragraphs that a reader of an HTML page sees; no language: no HTML."""
+    if not name.endswith((".html", ".htm", ".html.en")):
+        return "", []
+    shown = html.unescape(TAG.sub("", BLOCK_END.sub("\n", NOT_READ.sub("", data.decode()))))
+    lines = "\n".join(line.rstrip() for line in shown.splitlines())
+    return "en", [one for one in lines.split("\n\n") if one.strip()]
+
+
 def languages(
     archives: list[Path], count: Counter[str], read: Callable[[str, bytes], tuple[str, list[str]]]
 ) -> Iterator[Document]:
@@ -287,6 +299,7 @@ def build(corpus: str, output: Path, archives: list[Path], max_bytes: int | None
             writers = [text_writer(output, closing)]
             sources = {
                 "kernel": lambda: code(archives, KERNEL),
+                "english": lambda: languages(archives, count, web_page),
                 "large": lambda: distinct(code(archives)),
                 "multilingual": lambda: languages(archives, count, strings),
                 "translations": lambda: languages(archives, count, more_strings),

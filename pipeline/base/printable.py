@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import textwrap
+import unicodedata
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -69,17 +70,19 @@ def columns_of(stream: TextIO) -> int:
 def wrapped(line: str, columns: int, hang: int = 2, *, command: bool = False) -> str:
     """Break a line between words; further lines begin at column `hang`, or at 2 if a word would not fit there.
 
-    command: the line ends with one, which stays one for a shell.
+    command: the line ends with one, which stays one for a shell. A wide character, such as a Chinese one, takes two
+    columns.
     """
-    if len(line) <= columns:
+    cells = "".join(one + "\1" * (unicodedata.east_asian_width(one) in "WF") for one in line)
+    if len(cells) <= columns:
         return line
     end = " \\" * command
     if command:
-        line = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), line)
+        cells = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), cells)
     width = columns - len(end)
-    hang = hang if all(len(word) + hang <= width for word in line.split()) else 2
-    lines = textwrap.wrap(line, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
-    return f"{end}\n".join(lines).replace("\0", " ")
+    hang = hang if all(len(word) + hang <= width for word in cells.split()) else 2
+    lines = textwrap.wrap(cells, width, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
+    return f"{end}\n".join(lines).replace("\0", " ").replace("\1", "")
 
 
 def write_error(text: str, *, whole: bool = False) -> None:

@@ -11,6 +11,7 @@ import pytest
 from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from terminal import output_on_a_terminal
 
 from pipeline.base.printable import UNBOUNDED, wrapped
@@ -24,7 +25,9 @@ AS_IT_IS = ("decode",)  # prints text and ids, which no one breaks
 
 def too_long(text: str, columns: int) -> list[str]:
     """The lines that the terminal would cut, but for single words that are too long for it."""
-    return [line for line in text.splitlines() if len(line) > columns and len(line.removesuffix(" \\").split()) > 1]
+    return [
+        line for line in text.splitlines() if cell_len(line) > columns and len(line.removesuffix(" \\").split()) > 1
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +85,7 @@ def test_errors_are_red_where_there_are_colours_and_wrapped(
     assert (plain.split(), piped.count("\n")) == (piped.split(), 1)
 
 
-@given(st.text("ab -'", max_size=80), st.integers(10, 40), st.integers(0, 8))
+@given(st.text("ab -'語가", max_size=80), st.integers(10, 40), st.integers(0, 8))
 @settings(deadline=None)
 def test_wrapping_keeps_words_and_their_order(text: str, columns: int, hang: int) -> None:
     lines = wrapped(text, columns, hang)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from peers import generated_text
 
 from benchmarks import __main__ as command
-from benchmarks import corpora, cost, cost_text, file_adapters, kinds, ours, process, records, render, run
+from benchmarks import comparison, corpora, cost, cost_text, file_adapters, kinds, ours, process, records, render, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
@@ -72,6 +72,9 @@ def test_table_of_trainers_shows_medians_ratios_and_agreement() -> None:
     assert lines[1].endswith("| same |")
     other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
     assert render.training_rows(other)[1].endswith("| other, `00112233` |")
+    lines = [record(tool, 1, 9.0, tokens_digest="1122") for tool in (ours.BY_LINES, "gigabpe")]
+    assert render.training_rows([*THREE_ROUNDS, *lines])[2].endswith("| same as by lines |")
+    assert comparison.same_merges([*THREE_ROUNDS, *lines]) == {"tokenizers", "gigabpe"}
     failed = record("rustbpe", 1, 0.0, status="timeout", reason="stopped after 15 minutes")
     assert render.training_rows([failed]) == ["| rustbpe 1.0 | stopped after 15 minutes | - | - | - | - | - |"]
 
@@ -79,7 +82,7 @@ def test_table_of_trainers_shows_medians_ratios_and_agreement() -> None:
 def test_report_states_how_steady_the_machine_was() -> None:
     task = {"corpus": "a.txt", "pattern": "gpt2", "vocab_size": 1000, "session": THREE_ROUNDS[0]["session"]}
     loops = [{"kind": "reference", "of": "train", "before_s": 1.0, "after_s": after, **task} for after in (1.02, 1.04)]
-    assert "before and after each round: the same within 4 %" in render.markdown([*THREE_ROUNDS, *loops])
+    assert "before and after each round: the same within 4%" in render.markdown([*THREE_ROUNDS, *loops])
 
 
 def test_growth_of_encoding_is_fitted_to_the_medians_of_each_size() -> None:

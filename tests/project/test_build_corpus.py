@@ -169,3 +169,17 @@ def test_translations_are_read_out_of_every_format_once_for_a_language(tmp_path:
     assert {*corpus.read_text().split(JOINT.decode())} == documents
     assert "7 documents" in made.stdout
     assert "; 5 languages" in made.stdout
+
+
+def test_of_a_web_page_there_is_what_a_reader_sees_each_paragraph_once(tmp_path: Path) -> None:
+    head = "<html><head><title>T</title><style>p {color: red}</style></head><body><nav>Home</nav>"
+    pages = {
+        "doc/a.html": f"{head}<p>First &amp; <b>best</b>.</p>\n\n<td>one</td><td>two</td><!-- not shown --></body>",
+        "doc/b.html": f"{head}<p>First &amp; best.</p>\n\n<pre>x = 1\ny = 2</pre><script>let z = 3</script>",
+        "doc/c.txt": "no page",
+    }
+    (archives := tmp_path / "archives" / "english").mkdir(parents=True)
+    archive(archives / "a.orig.tar.gz", {name: text.encode() for name, text in pages.items()})
+    corpus = tmp_path / "corpus.txt"
+    succeeded(run("english", corpus, "--archives", archives.parent, script="build_debian.py"))
+    assert {*corpus.read_text().split(JOINT.decode())} == {"First & best.\none\ntwo", "x = 1\ny = 2"}
