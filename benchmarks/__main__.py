@@ -128,7 +128,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     predict.add_argument("--network", type=size, default=1_250_000_000, help="of a node, bytes a second (1.25GB)")
     predict.add_argument("--request-ms", type=float, default=20.0, help="time for a store to answer (%(default)s)")
     predict.add_argument("--chunk-size", type=size, default=4 << 30, help="(4GiB)")
-    predict.add_argument("--into", type=existing_file, help="a document with markers; default: standard output")
     arguments = parser.parse_args(argv)
     if arguments.command not in ("compare", "list"):
         arguments.results = arguments.results or RESULTS
@@ -155,11 +154,6 @@ def measure(arguments: argparse.Namespace) -> int:
     return 1 if any(record["status"] == "failed" for record in done) else 0
 
 
-def write(into: Path, texts: dict[str, str]) -> None:
-    """Write the texts between the markers of a document, and report whether it changed."""
-    print(f"{into.name}: {'written' if render.write_document(into, texts) else 'already up to date'}")
-
-
 def render_all(arguments: argparse.Namespace) -> None:
     """Draw the charts, write the tables."""
     if not arguments.results.is_file():
@@ -169,7 +163,8 @@ def render_all(arguments: argparse.Namespace) -> None:
         records.write(arguments.results, measured)
     plots.draw_all(measured, arguments.plots)
     for path in arguments.into:
-        write(path, {name: render.TABLES[name](measured) for name in render.names_in(path.read_text("utf-8"))})
+        texts = {name: render.TABLES[name](measured) for name in render.names_in(path.read_text("utf-8"))}
+        print(f"{path.name}: {'written' if render.write_document(path, texts) else 'already up to date'}")
 
 
 def predict_cost(arguments: argparse.Namespace) -> None:
@@ -178,11 +173,7 @@ def predict_cost(arguments: argparse.Namespace) -> None:
         arguments.nodes, arguments.cores, arguments.memory, arguments.network, arguments.request_ms / 1000
     )
     measured = records.newest(records.read(arguments.results))
-    text = cost_text.text(measured, planned, arguments.plan, arguments.chunk_size)
-    if arguments.into is None:
-        print(text)
-    else:
-        write(arguments.into, {"": text})
+    print(cost_text.text(measured, planned, arguments.plan, arguments.chunk_size))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from benchmarks import cost
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
-from benchmarks.render import table
+from benchmarks.texts import table
 
+CHUNK_BYTES = 4 << 30
 NOTHING = f"_No source was measured at {cost.LEAST_SIZES} sizes: `python -m benchmarks growth CORPUS --sizes ...`._"
 
 
@@ -90,3 +91,28 @@ def text(records: Sequence[Record], cluster: cost.Cluster, sizes: Sequence[int],
     models = [cost.fit(runs) for runs in measured.values() if len(runs) >= cost.LEAST_SIZES]
     lines = prediction_section(records) + model_section(models) + plan_section(models, cluster, sizes, chunk_bytes)
     return "\n".join(lines).rstrip() or NOTHING
+
+
+def on_a_cluster(records: Sequence[Record]) -> str:
+    """Return the report on 1 and 10 TB on 16 nodes."""
+    return text(records, cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02), [10**12, 10**13], CHUNK_BYTES)
+
+
+def on_one_machine(records: Sequence[Record]) -> str:
+    """Return a row for each kind of text and size: what 1 to 100 GB take with few cores and with more."""
+    few, many = (cost.Cluster(1, cores, 16 << 30, 10**9, 0.0001) for cores in (2, 8))
+    measured, rows = cost.measured_sizes(records), list[str]()
+    for source, named in (
+        ("multilingual-250.txt", "translations in 94 languages"),
+        ("kernel.txt", "source code of Linux"),
+    ):
+        model = cost.fit(measured[source])
+        for size in (10**9, 10**10, 10**11):
+            planned = [cost.plan(model, machine, size, CHUNK_BYTES) for machine in (few, many)]
+            counting, merging = [time_text(one.stages[0].seconds) for one in planned], planned[0].stages[-1].seconds
+            sizes = [planned[0].merging_bytes, planned[0].chunk_counter_bytes, planned[0].counter_bytes]
+            memory, chunks, counter = map(size_text, sizes)
+            cells = [named, size_text(size), *counting, time_text(merging), memory, f"{chunks}, {counter}"]
+            rows.append(f"| {' | '.join(cells)} |")
+    head = "text like | corpus: | counting, 2 cores: | counting, 8 cores: | merging: | memory of merging: "
+    return "\n".join(table("Predicted", f"{head}| disk, chunk counters and counter:", rows)).rstrip()

@@ -11,38 +11,21 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import comparison, kinds, ours, records
+from benchmarks import comparison, cost_text, kinds, ours, records
 from benchmarks.corpora import size_text
 from benchmarks.records import Record
+from benchmarks.texts import ratio_text, seconds_text, table
 
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
-PAGES = ("index", "explanation/comparison", "reference/benchmarks", "how-to/ray")  # besides README
-
-
-def table(title: str, head: str, rows: Sequence[str], *notes: str) -> list[str]:
-    """A titled table with notes below it; nothing without rows. Columns whose name ends with a colon are figures."""
-    if not rows:
-        return []
-    names = head.split(" | ")
-    marks = "|".join("---:" if name.endswith(":") else "---" for name in names)
-    lines = [f"**{title}**", "", f"| {' | '.join(name.rstrip(':') for name in names)} |", f"|{marks}|", *rows, ""]
-    return lines + [line for note in notes for line in (note, "")]
-
-
-def seconds_text(seconds: Sequence[float]) -> str:
-    """`2.51 s (2.48-2.60)`: median and extremes."""
-    middle = statistics.median(seconds)
-    if len(seconds) == 1:
-        return f"{middle:.2f} s"
-    return f"{middle:.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
-
-
-def ratio_text(ratio: float | None) -> str:
-    """`12.3x`."""
-    if ratio is None:
-        return "-"
-    return f"{ratio:.0f}x" if ratio >= 99.5 else f"{ratio:.1f}x" if ratio >= 9.95 else f"{ratio:.2f}x"
+PAGES = (  # besides README
+    "index",
+    "explanation/comparison",
+    "explanation/costs",
+    "explanation/ten-terabytes",
+    "reference/benchmarks",
+    "how-to/ray",
+)
 
 
 def agreement(group: Sequence[Record], tool: str) -> str:
@@ -277,6 +260,8 @@ TABLES: dict[str, Callable[[Sequence[Record]], str]] = {
     "summary": comparison.summary,
     "trainers": comparison.trainers,
     "ray": ray_text,
+    "one machine": cost_text.on_one_machine,
+    "cluster": cost_text.on_a_cluster,
 }
 
 

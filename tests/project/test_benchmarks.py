@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from peers import generated_text
 
 from benchmarks import __main__ as command
-from benchmarks import comparison, corpora, cost, cost_text, file_adapters, kinds, ours, process, records, render, run
+from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, process, records, render, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
@@ -144,31 +144,6 @@ def test_figures_in_the_documentation_match_the_results() -> None:
         assert render.replace_between_markers(document, texts) == document, f"{path.name}: python -m benchmarks render"
         shown |= {*names}
     assert shown == {*render.TABLES}
-
-
-def test_predicted_costs_on_the_page_match_the_results() -> None:
-    measured = records.read(ROOT / "benchmarks" / "results.jsonl")
-    planned = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
-    predictions = cost_text.text(measured, planned, [10**12, 10**13], 4 << 30)
-    assert predictions in (ROOT / "docs/pages/explanation/ten-terabytes.md").read_text("utf-8")
-
-
-def test_costs_for_one_machine_are_those_of_the_model() -> None:
-    measured = records.read(ROOT / "benchmarks" / "results.jsonl")
-    sizes, machines = [10**9, 10**10, 10**11], [cost.Cluster(1, cores, 16 << 30, 10**9, 0.0001) for cores in (2, 8)]
-    predicted = [cost_text.text(measured, machine, sizes, 4 << 30) for machine in machines]
-    page = (ROOT / "docs/pages/explanation/costs.md").read_text("utf-8")
-    table = page.split("<!-- predicted: begin -->")[1].split("<!-- predicted: end -->")[0]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.strip().splitlines()[2:]]
-    assert len(rows) == 6
-    for text, corpus, few, many, merging, memory, disk in rows:
-        source = "kernel.txt" if "Linux" in text else "multilingual-250.txt"
-        chunks, counter = disk.split(", ")
-        for model, counting in zip(predicted, (few, many), strict=True):
-            [line] = [line for line in model.splitlines() if line.startswith(f"| {source} | {corpus} |")]
-            cells = [cell.strip() for cell in line.split("|")[1:-1]]
-            found = (*(cells[at].split(" (")[0] for at in (2, 5)), cells[8].split(", ")[0], cells[7])
-            assert found == (counting, merging, memory, f"{counter}, {chunks}")
 
 
 def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
