@@ -82,14 +82,15 @@ def reference_text(all_records: Sequence[Record], group: Sequence[Record]) -> st
 
 def training_section(all_records: Sequence[Record]) -> list[str]:
     """A table for each task."""
-    lines: list[str] = []
+    lines, told = list[str](), ""
     head = "trainer | time: median (range): | times slower than bpe-pipeline: | CPU: | memory: | times more: | merges"
     for group in records.tasks(all_records, "train"):
         first, most = group[0], max(record["round"] for record in group)
         title = f"{first['corpus']}, {size_text(first['corpus_bytes'])}, pattern {first['pattern']}, "
         title += f"vocabulary {first['vocab_size']:,}, rounds: {most}"
         example = next((record for record in group if record["status"] == "ok"), first)
-        note = machine_text(example) + reference_text(all_records, group)
+        machine, told = machine_text(example), told or machine_text(example)
+        note = (machine if not lines or machine != told else "The same machine.") + reference_text(all_records, group)
         lines += table(title, head, training_rows(group), note)
     return lines
 
