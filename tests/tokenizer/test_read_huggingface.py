@@ -97,7 +97,7 @@ REPLACED = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {
         ({"model": {**BPE, "end_of_word_suffix": "</w>"}}, "a BPE tokenizer that marks where words end, as CLIP's"),
         ({"model": {**BPE, "byte_fallback": True}}, "a SentencePiece-style BPE tokenizer"),
         ({"model": BPE, "normalizer": REPLACED}, "a SentencePiece-style BPE tokenizer"),
-        ({"model": BPE, "normalizer": {"type": "NFKC"}, "decoder": {"type": "ByteLevel"}}, "changes its text .NFKC."),
+        ({"model": BPE, "normalizer": {"type": "NFKC"}, "decoder": {"type": "ByteLevel"}}, "with the normalizer NFKC"),
     ],
 )
 def test_other_kinds_are_named(parts: dict[str, Any], kind: str, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def _kind(document: Field) -> str:
     ):
         return "a SentencePiece-style BPE tokenizer, as Llama 2's and Gemma's"
     if byte_level and (form := next((form_ for form_ in stages["normalizer"] if form_ in _FORMS), None)):
-        return f"a byte-level tokenizer that changes its text ({form})"
+        return f"a byte-level tokenizer with the normalizer {form} (only NFC is supported)"
     return ""
 
 
