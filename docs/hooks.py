@@ -169,7 +169,7 @@ def _common_options() -> str:
     from pipeline.cli import all_commands
 
     common, _ = _common()
-    rows = dict.fromkeys(row for name in all_commands() for title in _WORK for row in _options_of(name).get(title, []))
+    rows = dict.fromkeys(row for title in _WORK for name in all_commands() for row in _options_of(name).get(title, []))
     return _rows(row for row in rows if row in common)
 
 
