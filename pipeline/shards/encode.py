@@ -24,10 +24,10 @@ from pipeline.shards import manifest
 from pipeline.shards.borders import Whole, longest_document, plan_shards, without_rest
 from pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
-from pipeline.shards.encoding_tasks import encoding_workers, task_of
+from pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers, task_of
 from pipeline.shards.formats import shard_format
 from pipeline.shards.formats.shard_format import Layout, ShardFacts
-from pipeline.shards.ids_file import EncodedChunk, StoredIds, part_of
+from pipeline.shards.ids_file import EncodedChunk, part_of
 from pipeline.shards.ids_in_order import open_source
 from pipeline.shards.manifest import Encoding, is_dealt
 from pipeline.shards.order import Split, put_in_order, writers
@@ -73,9 +73,16 @@ def write_by_parts(
 
 
 def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> list[EncodedChunk]:
-    """Encode the chunks without parts; returns all parts, in the order of the corpus."""
+    """Encode the chunks without parts; returns all parts, or those of the runner's share, in order."""
     runner.warn(slowness(model.pattern))
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
+    return runner.run(corpus_stage(runner, encoding, model, options, workers))
+
+
+def corpus_stage(
+    runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions, workers: EncodingWorkers
+) -> Stage[EncodeTask, EncodedChunk]:
+    """Return the stage of workers that encode the chunks of a corpus to parts."""
     task = task_of(
         EncodeTask,
         model,
@@ -85,47 +92,36 @@ def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: Enc
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
     )
-    return encode_missing(runner, encoding, encode_chunk, task, workers.grant)
+    return encoding_stage(encoding, encode_chunk, task, workers.grant)
 
 
-def encode_missing(
-    runner: Runner,
-    encoding: Encoding,
-    encode: Callable[[Any], EncodedChunk],
-    task_of_chunk: Callable[..., Any],
-    workers: Grant,
-) -> list[EncodedChunk]:
-    """Encode the chunks without parts, each by a task of what a chunk has of its own.
+def encoding_stage(
+    encoding: Encoding, encode: Callable[[Any], EncodedChunk], task_of_chunk: Callable[..., Any], workers: Grant
+) -> Stage[Any, EncodedChunk]:
+    """Return the stage that makes the parts that are missing, each by a task of what a chunk has of its own.
 
-    Returns all parts, or those of the runner's share, in order; `NOTHING` for what is in shards already.
+    The result is `NOTHING` for a chunk that is in shards already.
     """
     encoding.directory.require_lock()
     make_directory(encoding.directory / "parts")
-    written = {path for path, _ in encoding.parts()[: encoding.written_chunks()]}
+    parts = encoding.parts()
+    written = {part.path for part in parts[: encoding.written_chunks()]}
 
     def stored(tasks: Sequence[Any]) -> list[EncodedChunk | None]:
-        parts = [StoredIds(task.output, task.fingerprint) for task in tasks]
-        found = iter(stored_parts(encoding.directory, [part for part in parts if part.path not in written]))
-        return [NOTHING if part.path in written else next(found) for part in parts]
+        chunks = [NOTHING if task.output in written else part_of(task.output, task.fingerprint) for task in tasks]
+        encoding.directory.refuse_replaced([task.output for task in tasks], chunks)
+        return chunks
 
-    stage = Stage(
+    return Stage(
         ENCODING_STAGE,
         "bytes",
         encode,
-        encoding.plan.tasks(task_of_chunk, encoding.parts()),
+        encoding.plan.tasks(task_of_chunk, parts),
         weights=[chunk.bytes for chunk in encoding.plan.chunks],
         stored=stored,
         kept="encoded",
         grant=workers,
     )
-    return runner.run(stage)
-
-
-def stored_parts(directory: Directory, parts: Sequence[StoredIds]) -> list[EncodedChunk | None]:
-    """Return what parts hold that are whole, None for others."""
-    chunks = [part_of(*part) for part in parts]
-    directory.refuse_replaced([part.path for part in parts], chunks)
-    return chunks
 
 
 def write_shards(

@@ -16,18 +16,10 @@ from pipeline.base.units import format_count
 from pipeline.counts.chunk_statistics import ChunkStatistics
 from pipeline.run.options import EncodeOptions
 from pipeline.run.patterns import on_regex, slowness
-from pipeline.run.runner import Runner, Stage
+from pipeline.run.runner import Runner
 from pipeline.shards.chunk_ids import Made
-from pipeline.shards.encode import (
-    ENCODING_STAGE,
-    NOTHING,
-    WRITING_STAGE,
-    complete,
-    named_shards,
-    rows_of,
-    stored_parts,
-)
-from pipeline.shards.encode_worker import EncodeTask, ShardsTask, encode_chunk, packed
+from pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, complete, corpus_stage, named_shards, rows_of
+from pipeline.shards.encode_worker import ShardsTask
 from pipeline.shards.encoded_corpus import FileFacts
 from pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers, task_of
 from pipeline.shards.formats import shard_format
@@ -41,7 +33,7 @@ from pipeline.shards.ordered_ids import ids_by_threads
 from pipeline.shards.ordered_shards import OrderedShards
 from pipeline.shards.ordered_writer import OrderedWriter
 from pipeline.storage import existing, remove
-from pipeline.storage.atomic import make_directory, move
+from pipeline.storage.atomic import move
 from pipeline.tokenizer.model import Model
 
 
@@ -111,24 +103,9 @@ def _ids_by_workers(
     writer: OrderedWriter,
 ) -> Generator[Made, None, None]:
     """Yield the ids of each chunk that is not written, and at its end what was read, from parts that workers write."""
-    plan, parts, first = encoding.plan, encoding.parts(), writer.position.chunk
-    make_directory(encoding.directory / "parts")
-    model_settings = {"model": runner.executor.broadcast(packed(model)), "tokenizer": encoding.options["tokenizer"]}
-    task = task_of(EncodeTask, model, options, workers, cache_bytes=workers.cache_bytes, **model_settings)
-
-    stage = Stage(
-        ENCODING_STAGE,
-        "bytes",
-        encode_chunk,
-        plan.tasks(task, parts),
-        weights=[chunk.bytes for chunk in plan.chunks],
-        stored=lambda _: [NOTHING] * first + stored_parts(encoding.directory, parts[first:]),
-        kept="encoded",
-        grant=workers.grant,
-    )
-    encoded: dict[int, EncodedChunk] = {}
-    chunk = removed = first
-    for index, part in runner.each(stage):
+    parts, encoded = encoding.parts(), dict[int, EncodedChunk]()
+    chunk = removed = writer.position.chunk
+    for index, part in runner.each(corpus_stage(runner, encoding, model, options, workers)):
         encoded[index] = part
         while chunk in encoded:
             of_chunk = encoded.pop(chunk)

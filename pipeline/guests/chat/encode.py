@@ -45,7 +45,7 @@ from pipeline.run.runner import Runner, Stage, opened
 from pipeline.run.stored import plain, stored
 from pipeline.shards import manifest
 from pipeline.shards.deal_worker import Documents
-from pipeline.shards.encode import Writing, encode_missing, write_missing
+from pipeline.shards.encode import Writing, encoding_stage, write_missing
 from pipeline.shards.encode_worker import packed
 from pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, FileFacts
 from pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers
@@ -182,7 +182,7 @@ def encode_conversations(
             grant=workers.grant,
         )
 
-    return encode_missing(runner, encoding, encode_rows, task_of, workers.grant)
+    return runner.run(encoding_stage(encoding, encode_rows, task_of, workers.grant))
 
 
 def write_conversations(runner: Runner, encoding: Encoding, chat: Chat) -> tuple[list[ShardFacts], list[FileFacts]]:
