@@ -45,7 +45,7 @@ from pipeline.tokenizer.model import Model
 
 JOURNAL = "journal"
 _BEGUN = re.compile(r"\.(train|validation)-\d{5,}\.(ids|ends|shard|second)")  # files of shards that are not complete
-PARTS = ".parts"  # the end of the name of a directory that makes a single file
+_WORKING = ".working"
 ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
 _RESERVED = rf"parts|dealt|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
@@ -66,6 +66,11 @@ def directories_of(format_: ShardFormat, splits: Sequence[str]) -> list[str]:
     return ["" if split == "train" and not apart else split for split in splits]
 
 
+def working_directory(file: Location) -> Location:
+    """Return the hidden directory in which a single file is made, `.train.bin.working` next to it."""
+    return file.with_name(f".{file.name}{_WORKING}")
+
+
 def refuse_working_directory(output: Location) -> None:
     """Raise `UsageError` for the name of a directory in which a single file is made: it would be removed."""
     if (single := _single_of(output.name)) is not None:
@@ -77,8 +82,8 @@ def refuse_working_directory(output: Location) -> None:
 
 def _single_of(name: str) -> str | None:
     """Return the name of the single file that is made in a directory of this name, if one is."""
-    file_name = name.removesuffix(PARTS)
-    return file_name if name.endswith(PARTS) and single_format(file_name) else None
+    file_name = name.removeprefix(".").removesuffix(_WORKING)
+    return file_name if name == f".{file_name}{_WORKING}" and single_format(file_name) else None
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,11 @@ class Encoding:
         """Where the shards are: in the directory, but a single file is next to it."""
         where = self.directory.location
         return replace(self.directory, location=where.parent) if self.single else self.directory
+
+    @property
+    def output(self) -> Location:
+        """What the command makes: the directory, or the single file."""
+        return self.home / self.single if self.single else self.directory.location
 
     @property
     def result(self) -> Location:
@@ -236,7 +246,7 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists more where it was written last
         result = load_result(encoding.result)
-        if result is not None and result.encoding == encoding.fingerprint():
+        if result is not None and (encoding.single or result.encoding == encoding.fingerprint()):
             names += result.file_names()
     encoding.home.remove([encoding.result.name, *names])
     encoding.remove_working()

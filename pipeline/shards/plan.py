@@ -4,6 +4,7 @@ The plan is made once and stored in `encoding.json`; a resumed encoding keeps it
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from fractions import Fraction
 from os import PathLike
@@ -136,7 +137,7 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
         return options
     if options.part is not None:
         raise UsageError(f"--part: {output} is one file, which one process writes; give a directory of shards")
-    return replace(options, output=output.with_name(output.name + shards.PARTS), shard_format=name)
+    return replace(options, output=shards.working_directory(output), shard_format=name)
 
 
 def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
@@ -168,11 +169,11 @@ def open_encoding(
         directory.refuse_corpus_inside(file.path for file in listing.files)
         requested = with_share(requested, listing.files)
         if stored is not None:
-            manifest.refuse_other_options(directory, "encoding", stored.options, requested)
+            manifest.refuse_other_options(stored.output, "encoding", stored.options, requested)
             added = stored.plan.added_files(directory, listing, runner.listener)
             if added:
                 raise RunDirectoryError(
-                    f"{directory} holds the shards of another corpus, without {added[0].path}; choose another "
+                    f"{stored.output} holds the shards of another corpus, without {added[0].path}; choose another "
                     "--output, or start again with --overwrite"
                 )
             return replace(stored, plan=stored.plan.reopened(listing))
@@ -182,12 +183,12 @@ def open_encoding(
         plan = cut(listing)
         encoding = Encoding(directory, requested, plan)
         refuse_other_file(encoding, overwrite=options.overwrite)
-        try:
-            old = shards.load(directory) if options.overwrite else None
-        except RunDirectoryError:
-            old = None  # damaged: its list of files cannot be trusted, and new files replace them one by one
-        if old is not None:
-            shards.remove_all(old, keep=[file.path for file in plan.files])
+        if options.overwrite:
+            old = encoding if encoding.single else None  # a finished one has no directory
+            with suppress(RunDirectoryError):  # damaged: its list of files cannot be trusted
+                old = shards.load(directory) or old
+            if old is not None:
+                shards.remove_all(old, keep=[file.path for file in plan.files])
         if shards.save(encoding, absent=bool(runner.part)):
             return encoding
     return open_encoding(runner, directory, options, requested, cut)  # another part's plan was first

@@ -42,6 +42,7 @@ def test_kills_at_any_moment_change_no_byte(encode: Encode, case: Case, runs: in
         output = encoding.fresh()
         for _ in range(choose.choice([1, 1, 2, 3])):
             result, _ = encoding.interrupted(choose, output)
+            encoding.require_whole(output)
             if result.returncode != -signal.SIGKILL:
                 succeeded(result)
                 break
@@ -60,6 +61,7 @@ def test_power_failure_changes_no_byte(encode: Encode, case: Case, runs: int) ->
         for _ in range(choose.choice([1, 1, 2, 3])):
             result, faults = encoding.interrupted(choose, output, logged=True)
             faults.fail_power(output, choose)
+            encoding.require_whole(output)
             if result.returncode != -signal.SIGKILL:
                 succeeded(result)  # and what it has finished is on the disk
                 assert encoding.whole.items() <= encoding.written(output).items()
@@ -80,6 +82,7 @@ def test_failing_disk_is_one_line_and_changes_no_byte(encode: Encode, case: Case
         environment = faults.environment(output, at, error, lasting=error == errno.ENOSPC, logged=True)
         result = encoding.run(output, choose.randint(1, 3), **environment)
         faults.fail_power(output, choose)
+        encoding.require_whole(output)
         assert "Logging error" not in result.stderr
         if result.returncode:
             failed += 1

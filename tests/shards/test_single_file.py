@@ -14,7 +14,7 @@ from peers import generated_text
 
 import pipeline
 from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from pipeline.shards import manifest
+from pipeline.shards import encode_in_order, manifest
 
 
 @pytest.fixture
@@ -86,16 +86,39 @@ def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path
     assert everything(home) == before
 
 
-def test_nothing_is_at_the_name_until_the_file_is_complete(text: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [{}, {"shuffle": True}], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("again", [{}, {"overwrite": True, "documents": "offsets"}], ids=["same", "overwritten"])
+def test_only_a_hidden_name_is_there_until_the_file_is_complete(text: Path, tmp_path: Path, order, again) -> None:
     home = tmp_path / "home"
-    encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", chunk_size=1000)
+    encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", chunk_size=1000, **order)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pipeline.shards.encode_in_order.named_shards", Mock(side_effect=KeyboardInterrupt))
+        for module in ("encode", "encode_in_order"):
+            patched.setattr(f"pipeline.shards.{module}.named_shards", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode()
-    assert names(home) == ["train.bin.parts"]
-    encode()
-    assert names(home) == ["train.bin", "train.bin.json"]
+    assert names(home) == [".train.bin.working"]
+    encode(**again)
+    assert names(home) == ["train.bin", "train.bin.json", *(["train.documents.npy"] if again else [])]
+
+
+def test_files_that_are_made_in_one_directory_at_once_do_not_see_each_other(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where one name starts as another does."""
+    (home := tmp_path / "home").mkdir()
+    files = ["train.bin", "train.bin.bin", ".train.bin", "train.npy"]
+    encode, publish = partial(pipeline.encode_corpus, text, TOKENIZER), encode_in_order.named_shards
+    left = iter(files[1:])
+
+    def publish_after_the_others(*own: Any) -> Any:
+        if (name := next(left, None)) is not None:
+            encode(home / name)
+        return publish(*own)
+
+    monkeypatch.setattr(encode_in_order, "named_shards", publish_after_the_others)
+    encode(home / files[0])
+    assert names(home) == sorted([*files, *(f"{name}.json" for name in files)])
+    assert len({(home / name).read_bytes() for name in files[:3]}) == 1
 
 
 def test_a_file_of_something_else_is_replaced_only_when_asked(text: Path, tmp_path: Path) -> None:
@@ -106,6 +129,20 @@ def test_a_file_of_something_else_is_replaced_only_when_asked(text: Path, tmp_pa
     assert names(tmp_path) == ["a.txt", "train.bin"]
     pipeline.encode_corpus(text, TOKENIZER, file, overwrite=True)
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_overwriting_leaves_no_file_of_the_one_before(text: Path, tmp_path: Path, *, is_damaged: bool) -> None:
+    """Whose validation would be trained on; what a damaged manifest lists cannot be trusted."""
+    (home := tmp_path / "home").mkdir()
+    (home / "mine.bin").write_bytes(b"somebody's")
+    encode = partial(pipeline.encode_corpus, text, TOKENIZER, home / "train.bin")
+    encode(shuffle=True, val_fraction=0.3, documents="offsets")
+    if is_damaged:
+        (home / "train.bin.json").write_text("{}")
+    encode(overwrite=True)
+    left = ["train.documents.npy", "val.bin", "val.documents.npy"] if is_damaged else []
+    assert names(home) == sorted(["mine.bin", "train.bin", "train.bin.json", *left])
 
 
 def test_a_file_of_other_options_or_another_corpus_is_refused(text: Path, tmp_path: Path) -> None:
@@ -161,7 +198,7 @@ def test_info_says_how_far_an_unfinished_file_is(words: list[Any], text: Path, t
     assert "0 of 1 chunk; the same command resumes" in command.run("info", tmp_path / "train.bin").stdout
 
 
-@pytest.mark.parametrize("name", ["train.bin.parts", "a.npy.parts", "x.parquet.parts"])
+@pytest.mark.parametrize("name", [".train.bin.working", ".a.npy.working", "..x.parquet.working"])
 def test_name_of_a_working_directory_is_no_output(text: Path, tmp_path: Path, name: str) -> None:
     """It would be removed, and the shards would be next to it."""
     rows = tmp_path / "rows.jsonl"
@@ -170,5 +207,5 @@ def test_name_of_a_working_directory_is_no_output(text: Path, tmp_path: Path, na
     before = names(tmp_path)
     for words in (["encode", text], ["encode-chat", rows, "--template", "empty"]):
         line = command.refused(command.run(*words, "--tokenizer", tmp_path / "t", "--output", tmp_path / name), 2)
-        assert f"name {tmp_path / name.removesuffix('.parts')}, or another directory" in line
+        assert f"name {tmp_path / name[1:].removesuffix('.working')}, or another directory" in line
     assert names(tmp_path) == before

@@ -29,14 +29,18 @@ _OF_A_RUN = (".lock", "log.txt", "encoding.json")  # their content differs
 
 @dataclass(frozen=True)
 class Case:
-    """Options. tokenizer: the directory of one, `chat` for `encode-chat`; file: the name of a single file, or ""."""
+    """Options. tokenizer: the directory of one, `chat` for `encode-chat`; file: the name of a single file, or "".
+
+    piped: whether the corpus is one text in standard input.
+    """
 
     options: str
     tokenizer: str = "native"
     file: str = ""
+    piped: bool = False
 
     def __str__(self) -> str:
-        return " ".join([self.tokenizer, *self.file.split(), *self.options.split()])
+        return " ".join([self.tokenizer, *self.file.split(), *(["-"] if self.piped else []), *self.options.split()])
 
 
 def choices(number: int) -> list[Case]:
@@ -51,9 +55,10 @@ def choices(number: int) -> list[Case]:
             chat = f"--template chatml --sequence-length 64 --shard-format {choose.choice(['arrow', 'parquet'])}"
             cases.append(Case(f"{chat} {size} {choose.choice(_CHAT)}", "chat"))
         elif "." in format_:
-            cases.append(Case(f"{rows} {order}".strip(), tokenizer, format_))
+            cases.append(Case(f"{rows} {order}".strip(), tokenizer, format_, choose.random() < 0.2))
         else:
-            cases.append(Case(f"--shard-format {format_} {size} {rows} {order}".strip(), tokenizer))
+            options = f"--shard-format {format_} {size} {rows} {order}".strip()
+            cases.append(Case(options, tokenizer, piped=choose.random() < 0.1))
     choose.shuffle(cases)
     return sorted(cases, key=lambda case: any(word in str(case) for word in ("--shuffle", "--val", "chat")))
 
@@ -109,18 +114,20 @@ class Encoding:
     def words(self, output: Path, workers: int) -> list[str]:
         """Return the command."""
         chat, tokenizer = self.case.tokenizer == "chat", self.corpus / self.case.tokenizer
-        inputs = [self.corpus / "chat.jsonl"] if chat else sorted((self.corpus / "corpus").iterdir())
+        inputs: list[object] = [self.corpus / "chat.jsonl"] if chat else sorted((self.corpus / "corpus").iterdir())
+        inputs = ["-"] if self.case.piped else inputs
         words = ["encode-chat" if chat else "encode", *inputs, "--tokenizer", tokenizer, *self.case.options.split()]
         words += ["--output", output / self.case.file, "--chunk-size", "40KiB", "--workers", workers, "--quiet"]
         return [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
 
     def start(self, output: Path, workers: int, **environment: str) -> "subprocess.Popen[bytes]":
         """Start the command as the head of a process group."""
-        return start(self.words(output, workers), **environment)
+        source = self.corpus / "corpus" / "a.txt" if self.case.piped else None
+        return start(self.words(output, workers), source, **environment)
 
-    def run(self, output: Path, workers: int, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, output: Path, workers: int, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
-        return _result(start([*self.words(output, workers), *more], **environment))
+        return _result(self.start(output, workers, **environment))
 
     def written(self, output: Path) -> dict[str, bytes]:
         """Return the names in a directory, with the content of files where it is that of every run."""
@@ -135,6 +142,12 @@ class Encoding:
         assert written.keys() == self.whole.keys()
         assert [name for name, data in written.items() if data != self.whole[name]] == []
         shutil.rmtree(output)
+
+    def require_whole(self, output: Path) -> None:
+        """Require, where a run was stopped, that what has its last name is complete; all else of a file is hidden."""
+        for name, data in self.written(output).items():
+            assert data == self.whole.get(name, data), name
+            assert name in self.whole or name.startswith(".") or not self.case.file, name
 
     def interrupted(
         self, choose: random.Random, output: Path, *, logged: bool = False
