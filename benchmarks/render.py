@@ -96,10 +96,14 @@ def training_section(all_records: Sequence[Record]) -> list[str]:
 
 
 def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> list[str]:
-    """One row a corpus and tool: MB of text a second, memory, CPU or a short message, whether ids are the same."""
+    """One row a corpus and tool: MB of text a second, memory, CPU or a short message, whether ids are the same.
+
+    Parts of a corpus are in the table of growth only.
+    """
     rows, notes = [], ["'Times slower': than bpe-pipeline. Caches start empty."]
     name, field, unit = ("CPU", "cpu_s", "s") if kind == "files" else ("one message", "message_us", "µs")
-    for group in records.tasks(all_records, kind):
+    whole = [record for record in all_records if record.get("source", record.get("corpus")) == record.get("corpus")]
+    for group in records.tasks(whole, kind):
         found: list[tuple[float, str]] = []
         expected = {r["ids_digest"] for r in group if r["tool"] == ours.NAME and r["status"] == "ok"}
         for tool in dict.fromkeys(record["tool"] for record in group):
