@@ -294,3 +294,16 @@ def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Pat
     pipeline.encode_corpus(corpus, tokenizer, output, **options)
     with pytest.raises(InputError, match="one of shards"):
         pipeline.encode_corpus(output, tokenizer, tmp_path / "other")
+
+
+def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
+    store: Store, corpus: str, local: Path, tmp_path: Path
+) -> None:
+    tokenizer = pipeline.Tokenizer.load(local / "run" / "tokenizer")
+    for output in (tmp_path / "train.bin", store.uri("files/train.bin")):
+        pipeline.encode_corpus(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
+        pipeline.encode_corpus(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
+    names = ["train.bin", "train.bin.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert sorted(store.listing("files/")) == [f"files/{name}" for name in names]
+    assert store.get("files/train.bin") == (tmp_path / "train.bin").read_bytes()
