@@ -140,7 +140,7 @@ class IdsFile:
         if _core.hash64(data) != checksum:
             raise damaged(where, "its footer is not as it was written")
         self.footer: Mapping[str, Any] = json.loads(data)
-        if fingerprint not in ("", self.footer["fingerprint"]):
+        if fingerprint != self.footer["fingerprint"]:
             raise damaged(where, "it is of another chunk")
         self.id_bytes: int = self.footer["id_bytes"]
         self.blocks: int = self.footer["blocks"]
@@ -181,8 +181,8 @@ def damaged(where: Location, reason: str) -> RunDirectoryError:
 
 
 @contextlib.contextmanager
-def open_ids(where: Location, fingerprint: str = "") -> Iterator[IdsFile]:
-    """Open a file of ids; raises `RunDirectoryError` if it is damaged or, unless that is "", of another fingerprint."""
+def open_ids(where: Location, fingerprint: str) -> Iterator[IdsFile]:
+    """Open a file of ids; raises `RunDirectoryError` if it is damaged or of another fingerprint."""
     with open_file(where) as file:
         yield IdsFile(where, file, fingerprint)
 
