@@ -353,6 +353,7 @@ def report(
     compare: AnyPath | Sequence[AnyPath] = ...,
     hidden_size: int | str | None = ...,
     held_out: AnyPath | Sequence[AnyPath] = ...,
+    name: str | None = ...,
     output: AnyPath | None = ...,
     figures: AnyPath | None = ...,
     overwrite: bool = ...,

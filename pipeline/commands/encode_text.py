@@ -54,7 +54,7 @@ def encode_texts(
 
 
 def decode_words(tokenizer_path: Location, words: Sequence[str], *, mask: bool) -> Streamed:
-    """Return the text of ids, or of shards; mask: of their rows, with marks around what is learned."""
+    """Return the text of ids, or of shards; mask: of their rows, with marks around what is trained on."""
     ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
     if words and not (ids and ids[0].lstrip("+-").isdigit()):
         paths = [parse_location(word) for word in words]

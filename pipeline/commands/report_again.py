@@ -55,7 +55,7 @@ from pipeline.tokenizer.formats.files import tokenizer_path
 @dataclass(frozen=True)
 class Extras:
     """What a report has only if asked for: tokenizers to compare with and text that was held out, both with names if
-    they are NAME=PATH, and the hidden size of a model, to say what its embedding costs.
+    they are NAME=PATH, and the hidden size of a model, to say what its embedding costs. name: of this tokenizer.
 
     output: the page, with its numbers next to it; None: the run directory. figures: a directory for them as files.
     """
@@ -66,6 +66,7 @@ class Extras:
     output: Location | None = None
     overwrite: bool = False
     figures: Location | None = None
+    name: str | None = None
 
     def outputs(self) -> tuple[Location, Location] | None:
         """Return the paths of the page and of its numbers; None: in the run directory."""
@@ -85,6 +86,7 @@ class Extras:
         named = [("--held-out", self.held_out), ("--compare", self.compare)]
         words = [word for flag, paths in named if paths for word in (flag, *map(str, paths))]
         words += [] if self.hidden_size is None else ["--hidden-size", str(self.hidden_size)]
+        words += [] if self.name is None else ["--name", self.name]
         return ("bpe-pipeline", "report", str(path), *words) if words else ()
 
     def refuse(self, reason: str, kept: Collection[str] = ()) -> None:
@@ -186,7 +188,8 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         trained_on, description = "", RANDOM + text.left_out
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
-    others = _tokenizers_of(extras.compare)
+    name = extras.name or NumbersTask.name
+    others = _tokenizers_of(extras.compare, name)
     return NumbersTask(
         trained,
         choice,
@@ -200,14 +203,15 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         hidden_size=extras.hidden_size,
         weighted=run.manifest.weighted,
         counters=counters_of(run, trained),
+        name=name,
     )
 
 
-def _tokenizers_of(paths: Sequence[Location]) -> dict[str, Location | str]:
+def _tokenizers_of(paths: Sequence[Location], own: str) -> dict[str, Location | str]:
     """Return other tokenizers by the names that are shown: where each is, or the name of a reference."""
     labels, locations = split_names(paths)
     names = [label or short for label, short in zip(labels, short_names(locations), strict=True)]
-    if any(labels) and len({"this tokenizer", *names}) <= len(names):
+    if (any(labels) or own != NumbersTask.name) and len({own, *names}) <= len(names):
         raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(names)}")
     return {
         name: tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached_or_reference(str(path))

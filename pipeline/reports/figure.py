@@ -19,6 +19,7 @@ where plotly is installed. Files: `write_figures(directory, figures, tables)` of
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -63,7 +64,7 @@ class Axis:
 class Series:
     """Points as they are drawn, with a name for the legend. style: of another series, by its
     position. alone: points of a figure of lines that no line joins. star: points to be seen first. back: a thin grey
-    line that stands back."""
+    line that stands back. label: a text at its points."""
 
     name: str
     points: tuple[tuple[Value, Value], ...]
@@ -71,6 +72,7 @@ class Series:
     alone: bool = False
     star: bool = False
     back: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,16 @@ def category(value: Value) -> str:
     return short(value) if isinstance(value, int) else str(value)
 
 
+def without_endings(names: Iterable[str]) -> dict[str, str]:
+    """Return names of files as figures show them: without their endings, where they stay different.
+
+    >>> without_endings(["en.txt", "gu.jsonl.gz", "v1.2"])
+    {'en.txt': 'en', 'gu.jsonl.gz': 'gu', 'v1.2': 'v1.2'}
+    """
+    bare = {name: re.sub(r"(?<=[^/])(\.[a-z]\w{1,7}){1,2}$", "", name) for name in names}
+    return bare if len({*bare.values()}) == len(bare) else {name: name for name in bare}
+
+
 def short(size: int) -> str:
     """Return a size as people say it.
 
@@ -181,7 +193,9 @@ def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
     marked = not joined or len(one.points) <= MARKED_POINTS
     if one.back:
         return trace | {"type": "scatter", "mode": "lines", "line": {"color": "var(--quiet)", "width": 1}}
-    mode = "+".join(("lines",) * joined + ("markers",) * marked)
+    mode = "+".join(("lines",) * joined + ("markers",) * marked + ("text",) * bool(one.label))
+    if one.label:
+        trace |= {"text": [_plain(one.label)] * len(one.points), "textposition": "top center", "cliponaxis": False}
     symbol = "star" if one.star else MARKERS[marker_of(style)][0] + "-open" * bool(style)
     marker = {"color": colour, "symbol": symbol, "size": 15 if one.star else 9, "line": {"color": colour, "width": 2}}
     line = {"color": colour, "dash": DASHES[style % len(DASHES)][0], "width": 2}

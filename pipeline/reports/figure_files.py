@@ -115,6 +115,8 @@ def drawn(figure: Figure, form: str) -> bytes:
 
 
 def _draw_series(axes: Any, figure: Figure, one: Series, style: int, colour: str) -> None:
+    if not one.points:
+        return
     xs, ys = (list(values) for values in zip(*one.points, strict=True))
     label = one.name or "_"
     if figure.kind == "bars":
@@ -129,6 +131,8 @@ def _draw_series(axes: Any, figure: Figure, one: Series, style: int, colour: str
     line = DASHES[style % len(DASHES)][1] if joined else "none"
     size = {"markersize": 9} if one.star else {"fillstyle": "none"} if style else {}
     axes.plot(xs, ys, color=colour, marker=marker, linestyle=line, label=label, **size)
+    for at in zip(xs, ys, strict=True) if one.label else ():
+        axes.annotate(one.label, at, xytext=(0, 4), textcoords="offset points", ha="center", fontsize=6)
 
 
 def _set_axis(axes: Any, name: str, axis: Axis) -> None:

@@ -55,6 +55,7 @@ class NumbersTask:
     hidden_size: int | None = None
     weighted: bool = False  # whether the merges' counts are multiplied by weights
     counters: tuple[tuple[Location, str], ...] = ()  # then those of the text without them, if they are known
+    name: str = "this tokenizer"  # in tables and figures
 
     def __str__(self) -> str:
         return "the numbers of this tokenizer"
@@ -74,7 +75,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     if task.written_roles is not None:
         model = replace(model, roles=task.written_roles(model.vocabulary))
     measured = measured_model(model)
-    named = [("this tokenizer", measured), *((name, load()) for name, load in task.compare)]
+    named = [(task.name, measured), *((name, load()) for name, load in task.compare)]
     drawn = read_chosen(task.choice.chosen, task.text_field, skip_changed=task.skip_changed)
     vocabulary = model.vocabulary
     fixed = vocabulary.size - len(vocabulary.left)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.reports.figure import Axis, Figure, Series, short, size_axis
+from pipeline.reports.figure import Axis, Figure, Series, short, size_axis, without_endings
 from pipeline.reports.numbers import MARKED_SIZES, Numbers, Shape, same_text
 
 _MOST_SCRIPTS, _LONGEST = 16, 32
@@ -25,22 +25,21 @@ def page_figures(numbers: Numbers) -> list[Figure]:
 def _sizes(numbers: Numbers) -> Figure:
     """Bytes per token by size: a line for each text, on it this tokenizer's own point, and the others' points."""
     curve = tuple((one.vocab_size, round(one.bytes_per_token, 4)) for one in numbers.merged.curve)
-    own = numbers.tokenizers[0][1]
+    name, own = numbers.tokenizers[0]
     sizes, points = [*(size for size, _ in curve), own], tuple(one for one in curve if one[0] == own)
-    text = "this tokenizer, training corpus"
-    series = [Series(text, curve, style=0), Series("", points, style=0, alone=True)]
-    note = "Training corpus: exact, and the table has the values; the point is this tokenizer."
+    series = [Series(f"{name}, training corpus", curve, style=0), Series("", points, style=0, alone=True)]
+    note = f"Training corpus: exact, and the table has the values; the point is {name}."
     if (sample := numbers.sample) is not None and (sample.held_out or len(numbers.tokenizers) > 1):
         what = "held-out text" if sample.held_out else "a sample of the corpus"
         measured = [
             ((size, round(one.whole.numbers.get("bytes_per_token", 0), 4)),)
             for (_, size), one in zip(numbers.tokenizers, sample.tokenizers, strict=True)
         ]
-        series.append(Series(f"this tokenizer, {what}", tuple(sample.curve) or measured[0], style=1))
+        series.append(Series(f"{name}, {what}", tuple(sample.curve) or measured[0], style=1))
         series.append(Series("", measured[0], style=1, alone=True))
         series += [
-            Series(f"{name}, {what}", point, style=at, alone=True)
-            for at, ((name, _), point) in enumerate(zip(numbers.tokenizers[1:], measured[1:], strict=True), 2)
+            Series(f"{other}, {what}", point, style=at, alone=True)
+            for at, ((other, _), point) in enumerate(zip(numbers.tokenizers[1:], measured[1:], strict=True), 2)
         ]
         sizes += [size for _, size in numbers.tokenizers]
         note += f" The others are on {what}."
@@ -77,9 +76,12 @@ def _sources(numbers: Numbers) -> Iterator[Figure]:
     sample = numbers.sample
     if sample is None or len(sample.tokenizers[0].sources) < 2:
         return
-    names = [source.name for source in sample.tokenizers[0].sources]
+    names = without_endings(source.name for source in sample.tokenizers[0].sources)
     series = tuple(
-        Series(name, tuple((round(one.numbers.get("bytes_per_token", 0), 4), one.name) for one in measures.sources))
+        Series(
+            name,
+            tuple((round(one.numbers.get("bytes_per_token", 0), 4), names[one.name]) for one in measures.sources),
+        )
         for (name, _), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)
     )
     x, y = Axis("bytes per token"), Axis(scale="category")
@@ -94,10 +96,13 @@ def _scripts(names: Sequence[str], shapes: Sequence[Shape]) -> Figure:
     series = []
     for name, one in zip(names, shapes, strict=True):
         total = sum(one.scripts.values()) or 1
-        shares = tuple((round(100 * one.scripts.get(script, 0) / total, 3), script) for script in scripts)
-        series.append(Series(name, shares))
-    note = "Shares of each vocabulary, each token counted once."
-    return Figure("scripts", "Tokens by script", "dots", _SHARE, Axis(scale="category"), tuple(series), note)
+        shares = ((100 * one.scripts.get(script, 0) / total, script) for script in scripts)
+        series.append(Series(name, tuple((float(f"{share:.3g}"), script) for share, script in shares if share)))
+    drawn = [share for line in series for share, _ in line.points if isinstance(share, float)]
+    ticks = tuple((10.0**power, f"{10.0**power:g}") for power in range(-4, 3))
+    x = Axis("% of the tokens", "log", ".3g", ticks, limits=(min(drawn, default=1) / 1.5, max(drawn, default=1) * 1.5))
+    note = "Shares of each vocabulary, each token counted once; a script without tokens has no point."
+    return Figure("scripts", "Tokens by script", "dots", x, Axis(scale="category"), tuple(series), note)
 
 
 def _lengths(names: Sequence[str], numbers: Numbers) -> Figure:

@@ -47,12 +47,12 @@ _STEPS = "__steps"
 _PARAMETERS = ("truncation", "padding", "return_tensors", "return_assistant_tokens_mask")
 _TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
 REASONING = ("reasoning_content", "thinking", "reasoning")  # members that have a thought; templates read the first
-_LEARNED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_traced`
+_GENERATED, _AFTER = "\ud805", "\ud806"  # around what `{% generation %}` marks, in texts of `render_traced`
 _MESSAGE = "\ud807"  # around the number of a message, where a loop over messages comes to it
 _CONTINUED = "\ud808"  # behind what a model continues
-_TRACES = re.compile(f"[{_LEARNED}{_AFTER}]|{_MESSAGE}[0-9]+{_MESSAGE}")
+_TRACES = re.compile(f"[{_GENERATED}{_AFTER}]|{_MESSAGE}[0-9]+{_MESSAGE}")
 _NUMBERS = "__numbers"
-_MARKED = {"__learned": _LEARNED, "__after": _AFTER}  # elsewhere these names are undefined, and write nothing
+_MARKED = {"__generated": _GENERATED, "__after": _AFTER}  # elsewhere these names are undefined, and write nothing
 _PROBES = [
     [{"role": role, "content": "x"} for role in roles.split()] for roles in ("user", "user assistant", "system user")
 ]
@@ -69,10 +69,10 @@ def installed(name: str) -> Any:
 
 @dataclass(frozen=True)
 class TracedText:
-    """A rendered dialog. learned: what `{% generation %}` marks; starts: of the messages, None where it is unknown."""
+    """A rendered dialog. generated: what `{% generation %}` marks; starts: of the messages, None where unknown."""
 
     text: str
-    learned: list[tuple[int, int]]
+    generated: list[tuple[int, int]]
     starts: list[int | None]
 
 
@@ -100,7 +100,7 @@ def render_traced(model: Model, messages: Sequence[Message], variables: Mapping[
     traced = _render(model, listed, add_generation_prompt=False, **variables, **_MARKED, **numbers)
     parts, marks = _TRACES.split(traced), _TRACES.findall(traced)
     text, ends = "".join(parts), list(accumulate(map(len, parts)))[:-1]
-    borders = [end for end, mark in zip(ends, marks, strict=True) if mark in (_LEARNED, _AFTER)]
+    borders = [end for end, mark in zip(ends, marks, strict=True) if mark in (_GENERATED, _AFTER)]
     starts: list[int | None] = [None] * len(listed)
     after = len(marks)
     for number in reversed(range(len(listed))):  # other loops may look back, or forward

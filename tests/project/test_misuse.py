@@ -48,6 +48,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("files", (5, [5], [], {"a": 1})),
     ("candidates compare held_out samples", (5, b"x", [5], "missing", [])),
     ("hidden_size parameters", (0, -1, "x", [])),
+    ("name", (5, b"x", [])),
     ("tokens", ("x", 0, 5)),
     ("push_to_hub", (5, "x", [], b"x")),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),

@@ -61,7 +61,7 @@ def _of_rows(_: Path) -> str:
         pytest.skip("needs plotly")
     lengths = tuple((length, 40_000 // length) for length in range(20, 9000, 70))
     learned = tuple((share, 5 + share) for share in range(0, 100, 5))
-    facts = {"shards": HOSTILE, "template": HOSTILE, "tokens": 10**7, "learned_tokens": 10**6, "padded_tokens": 5}
+    facts = {"shards": HOSTILE, "template": HOSTILE, "tokens": 10**7, "trained_on_tokens": 10**6, "padded_tokens": 5}
     facts |= {"documents": 5000, "conversations": Conversations(2048, lengths, learned)}
     return ChatReport({**facts, "skipped_or_altered": [f"5 conversations dropped (first: {HOSTILE})"] * 3}).page()
 

@@ -16,6 +16,7 @@ from command import refused, run, succeeded
 import pipeline
 from pipeline.reports import page
 from pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
+from pipeline.reports.plots import page_figures
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -136,6 +137,14 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     succeeded(run("report", copied, "--output", tmp_path / "page.html"))
     assert numbers_of(tmp_path, "page.json")["sample"]["held_out"] is False
     assert json.loads((copied / "report.json").read_text()) == after
+
+
+def test_the_tokenizer_has_the_name_that_it_is_given(copied: Path, tmp_path: Path) -> None:
+    made = pipeline.report(copied, name="ours", output=tmp_path / "page.html")
+    assert numbers_of(tmp_path, "page.json")["tokenizers"] == [["ours", 350]]
+    assert page_figures(made.numbers)[0].series[0].name == "ours, training corpus"
+    assert json.loads((tmp_path / "page.json").read_text())["made_by"][-2:] == ["--name", "ours"]
+    assert "a label twice" in refused(run("report", copied, "--name", "ours", "--compare", f"ours={copied}"), 2)
 
 
 @pytest.mark.slow

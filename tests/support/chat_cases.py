@@ -92,8 +92,8 @@ def with_template(jinja: str | None, **more: Any) -> Tokenizer:
     return Tokenizer.from_model(replace(TEMPLATE_MODEL, chat_template=template, **more))
 
 
-def learned_text(tokenizer: Tokenizer, row: dict[str, list[int]]) -> str:
-    """Return the text of the ids of a row that are learned."""
+def trained_text(tokenizer: Tokenizer, row: dict[str, list[int]]) -> str:
+    """Return the text of the ids of a row that are trained on."""
     return tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
 
 

@@ -31,6 +31,8 @@ class ReportOptions(WorkOptions):
     held_out: tuple[Location, ...] = flag((), read.parse_locations,
         "text that was not trained on: files, directories, globs; if all have names, such as en=PATH, the same text in "
         "several languages; default: a sample of the corpus", "[NAME=]PATH...", words=True)
+    name: str | None = flag(None, read.parse_text,
+        "what the tokenizer is called in tables and figures [default: this tokenizer]")
     output: Location | None = flag(None, parse_location,
         "path of the page, with its numbers next to it as .json; default: the run directory", "FILE", short="-o")
     figures: Location | None = flag(None, parse_location,
@@ -119,7 +121,7 @@ def report(session: Session) -> Any:
     from pipeline.commands.report_again import Extras, run_report
 
     options = session.options
-    names = ("compare", "held_out", "hidden_size", "output", "overwrite", "figures")
+    names = ("compare", "held_out", "hidden_size", "output", "overwrite", "figures", "name")
     extras = Extras(**{name: getattr(options, name) for name in names})
     return run_report(options.run, extras, options, session.executor, session.listener)
 

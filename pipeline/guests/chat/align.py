@@ -1,8 +1,8 @@
 """Rows of chat data sets -> conversations, by the columns and tags of their format.
 
 A conversation is `{"messages": [{"role", "content"}, ...], "system", "tools"}`; a message that its data mark as not to
-be learned also has `"learned": False`. The rules are those of LLaMA-Factory 0.9.5, also where they are peculiar, except
-that what changes what is learned is followed, or the row is dropped. `DroppedError` says why a row is none.
+be trained on also has `"trained_on": False`. The rules are those of LLaMA-Factory 0.9.5, also where they are peculiar.
+Except: what says which messages to train on is followed, or the row is dropped. `DroppedError` says why a row is none.
 """
 
 import json
@@ -14,16 +14,16 @@ from pipeline.base.errors import InputError, UsageError, unfit
 from pipeline.guests.chat.kinds import (
     MALFORMED_TOOLS,
     NO_TEXT,
-    NOT_LEARNED,
     NOT_LISTED,
     NOT_PAIRS,
+    NOT_TRAINED_ON,
     NOT_UNDERSTOOD,
     TEXTS_LEFT_OUT,
     UNKNOWN_COLUMNS,
     UNKNOWN_ROLE,
     DroppedError,
 )
-from pipeline.guests.chat.marks import ROW_MARKS, common, learned, truth, turn
+from pipeline.guests.chat.marks import ROW_MARKS, common, trained_on, truth, turn
 
 Names = Mapping[str, str | None]  # of columns or tags
 FORMATTINGS = ("alpaca", "sharegpt", "openai")
@@ -53,7 +53,7 @@ _ROLE_OF_MESSAGE = {
     **dict.fromkeys(("assistant", "gpt"), "assistant"),
     "function_call": "function",
 }
-_RENAMED = ("from", "value", "function_call", "learned")
+_RENAMED = ("from", "value", "function_call", "trained_on")
 _OPENAI_ROLES = ("system", "developer", "user", "assistant", "tool")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _ROLES = {
@@ -102,7 +102,7 @@ def align_chat(
 
     Returns:
         "messages", each with "role" (user, assistant, observation, function), "content", and, if a member such as
-        weight, train or loss_mask says so, a bool "learned"; "system"; "tools"; "texts_next_to_calls", the number of
+        weight, train or loss_mask says so, a bool "trained_on"; "system"; "tools"; "texts_next_to_calls", the number of
         texts left out next to tool calls; for "messages" also "template_input", which Jinja templates get: the row's
         messages, documents and chat_template_kwargs.
 
@@ -138,12 +138,12 @@ def _aligned(row: Mapping[str, Any], formatting: str, columns: Names | None, tag
     if formatting == MESSAGES and columns is None:
         formatting, columns = shown_columns(row)
         row = dict.fromkeys(columns.values()) | dict(row)
-    if learned(row, ROW_MARKS) is False:
-        raise DroppedError(NOT_LEARNED)
+    if trained_on(row, ROW_MARKS) is False:
+        raise DroppedError(NOT_TRAINED_ON)
     if columns is None:
         listed = "conversations" if "conversations" in row else "messages"
         columns = USUAL_COLUMNS.get(formatting, {"messages": listed})
-    _require_learned(row, columns)
+    _require_trained_on(row, columns)
     if formatting == "alpaca":
         return _alpaca(row, columns)
     messages = _column(row, columns, "messages") or []
@@ -177,14 +177,14 @@ def _is_rows(value: Any) -> bool:
     return isinstance(row, _MAPPINGS) and any(name in row for name in (*_LISTED, "instruction"))
 
 
-def _require_learned(row: Mapping[str, Any], columns: Names) -> None:
+def _require_trained_on(row: Mapping[str, Any], columns: Names) -> None:
     """Raise `DroppedError` for a row whose answer is labelled as bad, or that has what is not read."""
     for name in NOT_READ:
         if _column(row, columns, name):
             raise DroppedError(NOT_UNDERSTOOD, f"column {columns[name]}")
     label = _column(row, columns, "kto_tag", None)
     if label is not None and not truth(label):
-        kind = NOT_UNDERSTOOD if truth(label) is None else NOT_LEARNED
+        kind = NOT_UNDERSTOOD if truth(label) is None else NOT_TRAINED_ON
         raise DroppedError(kind, f"column {columns['kto_tag']}")
 
 
@@ -309,8 +309,8 @@ def _messages(row: Mapping[str, Any], columns: Names, messages: list[dict[str, A
     if aligned and aligned[0]["role"] == "system":
         first, *aligned = aligned
         system = first["content"]
-        if "learned" in first and aligned:  # a question is learned with the system text before it, or not at all
-            aligned[0]["learned"] = common((first["learned"], aligned[0].get("learned")))
+        if "trained_on" in first and aligned:  # a question is trained on with the system text before it, or not at all
+            aligned[0]["trained_on"] = common((first["trained_on"], aligned[0].get("trained_on")))
     conversation = _conversation(aligned, system, _column(row, columns, "tools"))
     conversation[TEMPLATE_INPUT] = {"messages": originals, **{name: row.get(name) for name in TEMPLATE_COLUMNS}}
     return conversation | ({TEXTS_LEFT_OUT: left_out} if left_out else {})
@@ -369,7 +369,7 @@ def _joint(observations: list[dict[str, Any]]) -> dict[str, Any]:
     contents = [message["content"] for message in observations]
     text = JOINT.join(contents) if all(isinstance(content, str) for content in contents) else None
     return turn(
-        {"learned": common(message.get("learned") for message in observations)}, role="observation", content=text
+        {"trained_on": common(message.get("trained_on") for message in observations)}, role="observation", content=text
     )
 
 

@@ -29,7 +29,7 @@ class Dialog:
     ) -> None:
         self._model, self._messages, self._variables = model, messages, variables
         traced = render_traced(model, messages, variables)
-        self.text, self._marked, self._starts = traced.text, traced.learned, traced.starts
+        self.text, self._marked, self._starts = traced.text, traced.generated, traced.starts
         altered = text not in (None, traced.text)  # what a loop writes is changed afterwards
         if altered or len({*self._starts} - {None}) < 2:  # or is not written by the loop
             self.text, self._marked = text or self.text, [] if altered else self._marked

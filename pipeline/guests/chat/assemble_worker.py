@@ -56,20 +56,20 @@ class AssemblyTask:
 
 def write_rows(task: AssemblyTask) -> ShardFacts:
     """Write a shard, unless it is there with the same bytes. Raises `RunDirectoryError` for a damaged part."""
-    tokens = learned = 0
+    tokens = trained = 0
     with contextlib.ExitStack() as open_parts:
         stored = StoredRows(task.parts, open_parts, task.at_once)
 
         def rows() -> Iterator[Rows]:
-            nonlocal tokens, learned
+            nonlocal tokens, trained
             for block in _rows(task, stored):
                 labels = array("i", bytes(block.columns["labels"]))
-                tokens, learned = block.ends[-1], learned + len(labels) - labels.count(-100)
+                tokens, trained = block.ends[-1], trained + len(labels) - labels.count(-100)
                 yield block
 
         def facts(count: int) -> dict[str, Any]:
             packed = {} if task.pack is None else {"rows": count, "padded": tokens - stored.tokens}
-            return {"tokens": tokens, "documents": task.conversations, "learned": learned, **packed}
+            return {"tokens": tokens, "documents": task.conversations, "trained_on": trained, **packed}
 
         return task.file.write(rows(), facts)
 

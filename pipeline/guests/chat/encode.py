@@ -310,7 +310,7 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> Enc
     written, index = write_conversations(runner, encoding, chat)
     if not sum(shard.documents for shard in written):
         dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
-        raise InputError(f"no conversation is left to learn from: {dropped}; look at the formatting and the tags")
+        raise InputError(f"no conversation is left to train on: {dropped}; look at the formatting and the tags")
     total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
     separated = {"documents_by": "offsets", "separator": None, "separator_id": None}
     conversations = reduce(add, (stored(Conversations, part.about) for part in parts))

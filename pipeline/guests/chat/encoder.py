@@ -1,7 +1,8 @@
-"""Conversations -> ids and labels, by a template: the slots, the marks of turns, what is learned, and where it is cut.
+"""Conversations -> ids and labels, by a template: the slots, the marks of turns, what is trained on and what is cut.
 
-Rows are bytes of int32: ids, and labels with -100 where nothing is learned. Each text of a slot is encoded on its own,
-so ends of messages are borders of pieces. What messages say stays text, unless special tokens in them are asked for.
+Rows are bytes of int32: ids, and labels, which are -100 where nothing is trained on. Each text of a slot is encoded on
+its own, so ends of messages are borders of pieces. What messages say stays text, unless special tokens in them are
+asked for.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from pipeline.guests.chat.kinds import (
     NO_ANSWER,
     NO_TEXT,
     NO_TOOL_FORMAT,
-    NOT_LEARNED,
+    NOT_TRAINED_ON,
     NOT_UNDERSTOOD,
     REWRITTEN,
     SPECIAL_TOKENS,
@@ -48,12 +49,12 @@ Messages = Sequence[Mapping[str, Any]]
 
 
 class Turn(NamedTuple):
-    """The ids of a question and of its answer, and whether each is learned."""
+    """The ids of a question and of its answer, and whether each is trained on."""
 
     question: bytes
     answer: bytes
-    learns_question: bool
-    learns_answer: bool
+    trains_question: bool
+    trains_answer: bool
 
 
 def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
@@ -116,19 +117,19 @@ class ChatEncoder:
             raise DroppedError(NO_TEXT)
         if not whole:
             self._altered[TEXTS_LEFT_OUT] += conversation.get(TEXTS_LEFT_OUT, 0)
-        answers = (message for message in messages if message["role"] in ANSWERING and message.get("learned", True))
+        answers = (message for message in messages if message["role"] in ANSWERING and message.get("trained_on", True))
         self._altered[NO_ANSWER] += sum(not message["content"].strip() for message in answers)
         return row
 
     def _check_marks(self, messages: Messages) -> None:
-        """Raise `DroppedError` if no answer is learned, or a question is marked otherwise than the options say."""
+        """Raise `DroppedError` if no answer is trained on, or a question is marked otherwise than the options say."""
         on_prompt = self._options.train_on_prompt
-        marks = {message.get("learned") for message in messages if message["role"] not in ANSWERING}
+        marks = {message.get("trained_on") for message in messages if message["role"] not in ANSWERING}
         if (not on_prompt) in marks and (self._jinja or not on_prompt):
             raise DroppedError(NOT_UNDERSTOOD, "a question is marked")
-        learned = [message.get("learned") is not False for message in messages if message["role"] in ANSWERING]
-        if not on_prompt and not any(learned[-1:] if self._options.mask_history else learned):
-            raise DroppedError(NOT_LEARNED)
+        trained = [message.get("trained_on") is not False for message in messages if message["role"] in ANSWERING]
+        if not on_prompt and not any(trained[-1:] if self._options.mask_history else trained):
+            raise DroppedError(NOT_TRAINED_ON)
 
     @contextlib.contextmanager
     def noting(self, tally: Tally, where: str) -> Iterator[None]:
@@ -226,9 +227,9 @@ class ChatEncoder:
                     encoded[at] = self._no_thought + encoded[at]
                 else:
                     encoded[at - 1] += self._no_thought
-        learned = [message.get("learned") is not False for message in messages]
+        trained = [message.get("trained_on") is not False for message in messages]
         return [
-            Turn(encoded[at - 1], encoded[at], options.train_on_prompt and learned[at - 1], learned[at])
+            Turn(encoded[at - 1], encoded[at], options.train_on_prompt and trained[at - 1], trained[at])
             for at in answers
         ]
 
@@ -276,7 +277,7 @@ class ChatEncoder:
         ]
 
     def _row(self, turns: list[Turn], rest: bytes) -> Row:
-        """Cut the turns to the length of a row, and put them together with what is learned.
+        """Cut the turns to the length of a row, and put them together with what is trained on.
 
         rest: ids after the last answer, which are left out where they do not fit.
         """
@@ -284,7 +285,7 @@ class ChatEncoder:
         size = sum(len(turn.question) + len(turn.answer) for turn in turns)
         rest = rest if size + len(rest) <= ID_BYTES * self._row_ids else b""
         self.tokens = (size + len(rest) + len(eos)) // ID_BYTES
-        left, learns = self._row_ids - bool(eos), True
+        left, trains = self._row_ids - bool(eos), True
         ids, labels = list[bytes](), list[bytes]()
         for turn in reversed(turns) if options.mask_history else turns:
             if left <= 0:
@@ -292,11 +293,11 @@ class ChatEncoder:
             lengths = infer_seqlen(len(turn.question) // ID_BYTES, len(turn.answer) // ID_BYTES, left)
             question, answer = turn.question[: ID_BYTES * lengths[0]], turn.answer[: ID_BYTES * lengths[1]]
             left -= sum(lengths)
-            label = question if turn.learns_question else _ignored(question)
-            if eos and ids and learns and question:  # without ids of a question no place is left for the label
+            label = question if turn.trains_question else _ignored(question)
+            if eos and ids and trains and question:  # without ids of a question no place is left for the label
                 label = eos + label[ID_BYTES:]
-            learns = turn.learns_answer
-            masked = not learns or (options.mask_history and bool(ids))
+            trains = turn.trains_answer
+            masked = not trains or (options.mask_history and bool(ids))
             at = 0 if options.mask_history else len(ids)
             ids[at:at] = question, answer
             labels[at:at] = label, _ignored(answer) if masked else answer
@@ -304,7 +305,7 @@ class ChatEncoder:
         self._altered[CUT] += cut
         ends = (
             rest if options.train_on_prompt else _ignored(rest),
-            eos if learns or options.mask_history else _ignored(eos),
+            eos if trains or options.mask_history else _ignored(eos),
         )
         return b"".join([*ids, rest, eos]), b"".join([*labels, *ends])
 

@@ -9,25 +9,25 @@ ROWS = "chat"  # what shards store as `made_by`
 
 @dataclass(frozen=True)
 class Conversations:
-    """The conversations by length and by the share that is learned, before they are sampled and held out.
+    """The conversations by length and by the share that is trained on, before they are sampled and held out.
 
     Dropped ones are left out. cut_off: tokens to which they are cut.
     lengths: tokens before the cut, rounded up to nine binary digits, and how many conversations have that many.
-    learned: percent of the tokens after the cut, rounded down to a multiple of 5, and how many have that share.
+    trained_on: percent of the tokens after the cut, rounded down to a multiple of 5, and how many have that share.
     """
 
     cut_off: int
     lengths: tuple[tuple[int, int], ...]
-    learned: tuple[tuple[int, int], ...]
+    trained_on: tuple[tuple[int, int], ...]
 
     @classmethod
-    def counted(cls, cut_off: int, lengths: Counter[int], learned: Counter[int]) -> "Conversations":
+    def counted(cls, cut_off: int, lengths: Counter[int], trained_on: Counter[int]) -> "Conversations":
         """Return the conversations of these counts."""
-        return cls(cut_off, tuple(sorted(lengths.items())), tuple(sorted(learned.items())))
+        return cls(cut_off, tuple(sorted(lengths.items())), tuple(sorted(trained_on.items())))
 
     def __add__(self, other: "Conversations") -> "Conversations":
         """Add the conversations of another chunk, which are cut to the same length."""
-        pairs = ((self.lengths, other.lengths), (self.learned, other.learned))
+        pairs = ((self.lengths, other.lengths), (self.trained_on, other.trained_on))
         return self.counted(self.cut_off, *(Counter(dict(mine)) + Counter(dict(theirs)) for mine, theirs in pairs))
 
     @property
@@ -41,7 +41,7 @@ class Conversations:
         return next(length for (length, _), end in zip(self.lengths, ends, strict=True) if end >= share * self.count)
 
     def cut_by(self, cut_off: int) -> tuple[int, float, float]:
-        """Return how many of them a cut-off cuts, their share, and the share of the tokens that it leaves out."""
+        """Return how many of them a cutoff cuts, their share, and the share of the tokens that it leaves out."""
         over = [(length - cut_off, count) for length, count in self.lengths if length > cut_off]
         cut, tokens = sum(count for _, count in over), sum(length * count for length, count in self.lengths)
         return cut, cut / self.count, sum(more * count for more, count in over) / tokens

@@ -1,4 +1,4 @@
-"""Marks in the data of what is learned: weight, train, loss_mask and the like, of a message or of a whole row.
+"""Marks in the data of what is trained on: weight, train, loss_mask and the like, of a message or of a whole row.
 
 They are followed. A row whose marks are neither 0 nor 1, or contradict each other, is dropped.
 """
@@ -6,15 +6,15 @@ They are followed. A row whose marks are neither 0 nor 1, or contradict each oth
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pipeline.guests.chat.kinds import NOT_LEARNED, NOT_UNDERSTOOD, DroppedError
+from pipeline.guests.chat.kinds import NOT_TRAINED_ON, NOT_UNDERSTOOD, DroppedError
 
-ROW_MARKS = ("weight", "train", "training", "trainable", "loss_mask")  # 0 or false: its answers are not learned
-_MARKS = (*ROW_MARKS, "loss", "learned")  # of a message
+ROW_MARKS = ("weight", "train", "training", "trainable", "loss_mask")  # 0 or false: its answers are not trained on
+_MARKS = (*ROW_MARKS, "loss", "trained_on")  # of a message
 _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 
 
-def learned(marked: Mapping[str, Any], names: Sequence[str] = _MARKS) -> bool | None:
-    """Return whether a message, or a row, is marked to be learned; None: no mark. `DroppedError` for another mark."""
+def trained_on(marked: Mapping[str, Any], names: Sequence[str] = _MARKS) -> bool | None:
+    """Return whether a message or a row is marked to be trained on; None: no mark. `DroppedError` for another mark."""
     marks = {name: marked[name] for name in names if marked.get(name) is not None}
     for name, mark in marks.items():
         if truth(mark) is None:
@@ -36,15 +36,15 @@ def common(marks: Iterable[bool | None]) -> bool | None:
 
 
 def with_marks(conversation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a conversation whose messages say themselves which are learned; raises `DroppedError` if none is."""
-    if learned(conversation, ROW_MARKS) is False:
-        raise DroppedError(NOT_LEARNED)
+    """Return a conversation whose messages say themselves which are trained on; raises `DroppedError` if none is."""
+    if trained_on(conversation, ROW_MARKS) is False:
+        raise DroppedError(NOT_TRAINED_ON)
     messages = conversation.get("messages") or ()
     marked = [turn(message, **message) if isinstance(message, Mapping) else message for message in messages]
     return {**conversation, "messages": marked}
 
 
 def turn(marked: Mapping[str, Any], /, **members: Any) -> dict[str, Any]:
-    """Return a message of these members that is learned as `marked` says."""
-    mark = learned(marked)
-    return members if mark is None else {**members, "learned": mark}
+    """Return a message of these members that is trained on as `marked` says."""
+    mark = trained_on(marked)
+    return members if mark is None else {**members, "trained_on": mark}

@@ -1,8 +1,8 @@
-"""Conversations -> text by a chat template in Jinja, and which of it is learned.
+"""Conversations -> text by a chat template in Jinja, and which of it is trained on.
 
-A template gets the messages as the data have them. What is learned is what it marks with `{% generation %}`; without
+A template gets the messages as the data have them. What is trained on is what it marks with `{% generation %}`; without
 such marks it is each answer, from the end of its prompt to the start of the next message. An answer that the template
-writes otherwise once more is said, as templates do that remove thoughts, is not learned.
+rewrites in later turns, as templates do that remove thoughts, is not trained on.
 """
 
 import json
@@ -25,7 +25,7 @@ from pipeline.tokenizer.named_templates import Template
 
 _GENERATION = re.compile(r"{%[-+]?\s*generation\b")
 _ARGUMENTS = {"add_generation_prompt", "documents", "messages", "tools"}  # are never variables of a row
-Span = tuple[int, int, bool]  # where an answer starts and stops, and whether it is learned
+Span = tuple[int, int, bool]  # where an answer starts and stops, and whether it is trained on
 Said = Callable[..., Any]  # what becomes of the values that the data hold
 Write = Callable[[Sequence[Message]], str]  # the text of messages by the template; `UsageError` if it refuses them
 Written = tuple[list[Message], str]  # messages in a form that the template takes, and their text
@@ -50,13 +50,13 @@ class JinjaTemplate:
     def written(self, conversation: Mapping[str, Any], said: Said) -> tuple[str, list[Span], int]:
         """Return the text, where answers are in it, and how many are not.
 
-        Raises `DroppedError` where the template refuses the messages or leaves calls out, or nothing is learned.
+        Raises `DroppedError` where the template refuses the messages or leaves calls out, or nothing is trained on.
         """
         messages, variables = self._input(conversation, said)
         marked = _GENERATION.search(self._template.chosen_by(variables)) is not None
         write = partial(render, self._model, add_generation_prompt=False, **variables)
         wanted = {
-            number: message.get("learned") is not False
+            number: message.get("trained_on") is not False
             for number, message in enumerate(messages)
             if message["role"] == "assistant"
         }
@@ -69,12 +69,12 @@ class JinjaTemplate:
                 (start, stop if marked else self._end(start, stop, number, dialog), wanted.get(number, True))
                 for start, stop, number in answers
             ]
-            learned = sum(span[2] for span in spans)
-            if not learned:
-                raise UsageError("it writes no answer to learn")
+            trained = sum(span[2] for span in spans)
+            if not trained:
+                raise UsageError("it writes no answer to train on")
         except UsageError as error:
             raise DroppedError(REFUSED, f"template {self._name}: {error}") from None
-        return text, spans, 0 if marked else sum(wanted.values()) - learned
+        return text, spans, 0 if marked else sum(wanted.values()) - trained
 
     def _end(self, start: int, stop: int, number: int, dialog: Dialog) -> int:
         """Return where an answer stops, with the end of turn that the next message starts with if it has none."""
@@ -164,7 +164,7 @@ class JinjaTemplate:
         return {
             name: said(value, () if name == "tool_calls" else thoughts, counted=counted)
             for name, value in message.items()
-            if name != "learned"
+            if name != "trained_on"
         }
 
 

@@ -1,5 +1,7 @@
-"""What rows of chat data are, for `info` and `report`: how long conversations are, what is cut, dropped and learned,
-and what other cut-offs would cut."""
+"""What rows of chat data are, for `info` and `report`: how long conversations are, what is cut, dropped and trained on.
+
+Also what other cutoffs would cut.
+"""
 
 from collections.abc import Iterable
 
@@ -34,8 +36,8 @@ class ChatReport(Facts):
         return conversations
 
     def shown(self) -> Iterable[Part]:
-        """Return numbers, and what other cut-offs would cut."""
-        cut_off, learned = self._of.cut_off, self["learned_tokens"]
+        """Return numbers, and what other cutoffs would cut."""
+        cut_off, trained = self._of.cut_off, self["trained_on_tokens"]
         cut, share, left_out = self._of.cut_by(cut_off)
         ids = self["tokens"] - self["padded_tokens"]
         yield Rows(
@@ -43,36 +45,37 @@ class ChatReport(Facts):
                 ("rows", self["shards"]),
                 ("template", self["template"]),
                 ("conversations", self._of),
-                ("cut-off", f"{cut_off:,} tokens cut {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens"),
-                ("learned", f"{learned:,} of {ids:,} tokens in the rows ({learned / ids:.1%})"),
+                ("cutoff", f"{cut_off:,} tokens cut {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens"),
+                ("trained on", f"{trained:,} of {ids:,} tokens in the rows ({trained / ids:.1%})"),
                 ("skipped or altered", self["skipped_or_altered"] or "none"),
             )
         )
         yield from self.tables()
 
     def tables(self) -> list[Table]:
-        """Return what other cut-offs would cut: powers of two, from the half of all conversations to the longest."""
+        """Return what other cutoffs would cut: powers of two, from the half of all conversations to the longest."""
         first, last = (max(self._of.longest(share) - 1, 0).bit_length() for share in (0.5, 1.0))
         powers = {1 << power for power in range(first, last + 1)} - {self._of.cut_off + 1}  # packed rows take one less
         rows = tuple((at, *self._of.cut_by(at)) for at in sorted(powers | {self._of.cut_off}))
-        headers = ("cut-off", "conversations cut", "of all", "tokens left out")
+        headers = ("cutoff", "conversations cut", "of all", "tokens left out")
         note = f"These rows are cut to {self._of.cut_off:,} tokens."
-        return [Table("What a cut-off cuts", headers, rows, note, {2: ".1%", 3: ".1%"})]
+        return [Table("What a cutoff cuts", headers, rows, note, {2: ".1%", 3: ".1%"})]
 
     def figures(self) -> list[Figure]:
-        """Draw the lengths, whole and cut, and the shares that are learned."""
-        learned = dict.fromkeys(range(0, 100, 5), 0) | dict(self._of.learned)
-        shares = Series("", tuple((at + 2.5, self._percent(count)) for at, count in learned.items()))
-        x, title = Axis("% of its tokens", form=".0f", limits=(-6, 100)), "Share of each conversation that is learned"
-        note = f"{self['learned_tokens']:,} tokens of the rows are learned."
-        return [self._lengths(), Figure("learned", title, "bars", x, _SHARE, (shares,), note)]
+        """Draw the lengths, whole and cut, and the shares that are trained on."""
+        trained = dict.fromkeys(range(0, 100, 5), 0) | dict(self._of.trained_on)
+        shares = Series("", tuple((at + 2.5, self._percent(count)) for at, count in trained.items()))
+        x = Axis("% of its tokens", form=".0f", limits=(-6, 100))
+        title = "Share of each conversation that is trained on"
+        note = f"{self['trained_on_tokens']:,} tokens of the rows are trained on."
+        return [self._lengths(), Figure("trained-on", title, "bars", x, _SHARE, (shares,), note)]
 
     def _lengths(self) -> Figure:
-        """Draw bars of one width, of which one ends at the cut-off, and the last one has all longer conversations."""
+        """Draw bars of one width, of which one ends at the cutoff, and the last one has all longer conversations."""
         cut_off, longest = self._of.cut_off, self._of.longest(1)
         span = max(self._of.longest(0.95), min(longest, cut_off + 1))
         width = 1 << ((span - 1) // _MOST_BARS).bit_length()
-        first, last = (-((cut_off - at) // width) for at in (1, span))  # 0 is the bar that ends at the cut-off
+        first, last = (-((cut_off - at) // width) for at in (1, span))  # 0 is the bar that ends at the cutoff
         bars = dict.fromkeys(range(first, last + 1), 0)
         for length, count in self._of.lengths:
             bars[min(-((cut_off - length) // width), last)] += count
@@ -83,9 +86,14 @@ class ChatReport(Facts):
         note += "." if longest <= end else f", and the last one has all longer conversations: up to {longest:,}."
         seen = cut_off <= 1.5 * end
         shown = max(end, cut_off) if seen else end
+        ticks: list[tuple[float, str]] = []
+        if longest > end:
+            ticks = [(at, f"{at:,}") for at in _round_numbers(end) if at < 0.85 * end]
+            ticks.append((end - width / 2, f">{end - width:,}"))
         x = Axis(
-            f"tokens; cut-off {cut_off:,}",
+            f"tokens; cutoff {cut_off:,}",
             form=",.0f",
+            ticks=tuple(ticks),
             limits=(-0.06 * shown, 1.02 * shown),
             mark=cut_off if seen else None,
         )
@@ -106,19 +114,30 @@ class ChatReport(Facts):
         return round(100 * count / self._of.count, 3)
 
 
+def _round_numbers(last: int) -> range:
+    """Return multiples of 1, 2 or 5 times a power of ten, of which at most five follow 0.
+
+    >>> list(_round_numbers(1_920))
+    [0, 500, 1000, 1500]
+    """
+    power = 10 ** max(len(str(last)) - 2, 0)
+    step = next(times * power for times in (1, 2, 5, 10, 20, 50) if last < 6 * times * power)
+    return range(0, last + 1, step)
+
+
 def info(home: Location) -> Facts:
-    """Return the template, and what of the rows is learned."""
+    """Return the template, and what of the rows is trained on."""
     corpus, encoding = load_result(home / RESULT), manifest.load(Directory(home, SHARDS))
     assert corpus is not None, "these shards name this guest"
-    learned, padded = (sum(getattr(shard, name) or 0 for shard in corpus.shards) for name in ("learned", "padded"))
+    trained, padded = (sum(getattr(shard, name) or 0 for shard in corpus.shards) for name in ("trained_on", "padded"))
     facts = {
         "template": encoding.options.get("template") if encoding else None,
-        "learned_tokens": learned,
+        "trained_on_tokens": trained,
         "padded_tokens": padded,
         "conversations": stored(Conversations, corpus.about),
     }
-    share = f"{learned / (corpus.tokens - padded):.1%}" + (" of those that are not padding" if padded else "")
-    return Facts(facts, shown_as={"learned_tokens": f"{learned:,} ({share})", "padded_tokens": padded or ""})
+    share = f"{trained / (corpus.tokens - padded):.1%}" + (" of those that are not padding" if padded else "")
+    return Facts(facts, shown_as={"trained_on_tokens": f"{trained:,} ({share})", "padded_tokens": padded or ""})
 
 
 def report(path: Location, extras: Extras, _: Executor) -> ChatReport:

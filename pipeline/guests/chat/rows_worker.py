@@ -70,17 +70,17 @@ class RowsTask:
 def encode_rows(task: RowsTask) -> EncodedChunk:
     """Encode the rows of a chunk and write its part. Raises `InputError` for a file that changed or cannot be read."""
     started = time.monotonic()
-    tally, lengths, learned = Tally(), Counter[int](), Counter[int]()
+    tally, lengths, trained = Tally(), Counter[int](), Counter[int]()
     with whole_file(task.output) as path, path.open("wb") as file:
         writer = IdsWriter(file, ID_BYTES)
-        _write_rows(_rows(task, tally, lengths, learned), writer)
-        about = plain(Conversations.counted(task.options.sequence_length or 0, lengths, learned))
+        _write_rows(_rows(task, tally, lengths, trained), writer)
+        about = plain(Conversations.counted(task.options.sequence_length or 0, lengths, trained))
         part = writer.finish_part(task.fingerprint, ChunkStatistics(losses=tally.kinds), about=about)
     _log.info("%s: %d rows, %d ids in %.2f s", task, part.documents, part.ids // 2, time.monotonic() - started)
     return part
 
 
-def _rows(task: RowsTask, tally: Tally, lengths: Counter[int], learned: Counter[int]) -> Iterator[Row | None]:
+def _rows(task: RowsTask, tally: Tally, lengths: Counter[int], trained: Counter[int]) -> Iterator[Row | None]:
     """Yield the rows of a chunk, None for one that is dropped. What is no object is skipped, and has no number."""
     model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
     encoder = ChatEncoder(task.template, model, task.options, native)
@@ -101,7 +101,7 @@ def _rows(task: RowsTask, tally: Tally, lengths: Counter[int], learned: Counter[
                 except SpecialTokenError as error:
                     raise InputError(f"{where}: {error}") from None
                 lengths[_rounded(encoder.tokens, task.options.sequence_length or 0)] += 1
-                learned[_learned_share(row)] += 1
+                trained[_trained_share(row)] += 1
             yield row
 
 
@@ -125,17 +125,17 @@ def budget_of(budget_bytes: int, cache_bytes: int, grant: Grant) -> ReadBudget:
 
 
 def _rounded(tokens: int, cut_off: int) -> int:
-    """Round a length up to nine binary digits, but not past the cut-off: so few lengths differ that all are kept."""
+    """Round a length up to nine binary digits, but not past the cutoff: so few lengths differ that all are kept."""
     unit = 1 << max(tokens.bit_length() - 9, 0)
     rounded = -(-tokens // unit) * unit
     return rounded if tokens > cut_off else min(rounded, cut_off)
 
 
-def _learned_share(row: Row) -> int:
-    """Return the share of a row that is learned in percent, a multiple of 5 below 100."""
+def _trained_share(row: Row) -> int:
+    """Return the share of a row that is trained on in percent, a multiple of 5 below 100."""
     tokens = len(row[0]) // ID_BYTES
-    learned = tokens - row[1].count(IGNORED)  # found at ids alone: no other one has its bytes
-    return 5 * min(20 * learned // tokens, 19)
+    trained = tokens - row[1].count(IGNORED)  # found at ids alone: no other one has its bytes
+    return 5 * min(20 * trained // tokens, 19)
 
 
 def first_conversations(file: CorpusFile, of: DataSet, budget: ReadBudget) -> Iterator[tuple[Conversation, str]]:

@@ -1,4 +1,4 @@
-"""`decode --mask`: the rows of chat data as text, with what is learned between two marks."""
+"""`decode --mask`: the rows of chat data as text, with what is trained on between two marks."""
 
 from array import array
 from collections.abc import Iterator
@@ -12,16 +12,16 @@ from pipeline.storage import Location
 from pipeline.tokenizer.decode import tokens_of
 from pipeline.tokenizer.tokenizer import Tokenizer
 
-START, STOP = "\u27e6".encode(), "\u27e7".encode()  # around what is learned
+START, STOP = "\u27e6".encode(), "\u27e7".encode()  # around what is trained on
 _IGNORED = (1 << 32) - 100
 
 
 def marked_rows(tokenizer: Tokenizer, directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> Iterator[bytes]:
-    """Yield each row of a shard: how many of its tokens are learned, and its text without padding."""
+    """Yield each row of a shard: how many of its tokens are trained on, and its text without padding."""
     for ids, labels, *positions in _rows(directory, corpus, shard):
         padded = sum(1 for _ in takewhile(lambda at: at == 0, reversed(positions[0]))) if positions else 0
-        size, learned = len(ids) - padded, len(ids) - labels.count(_IGNORED)
-        text = [f"{size:,} tokens, {learned:,} learned{f', {padded:,} padded' if padded else ''}\n".encode()]
+        size, trained = len(ids) - padded, len(ids) - labels.count(_IGNORED)
+        text = [f"{size:,} tokens, {trained:,} trained on{f', {padded:,} padded' if padded else ''}\n".encode()]
         tokens = iter(tokens_of(tokenizer.vocab, ids[:size]))
         for ignored, run in groupby(labels[:size], _IGNORED.__eq__):
             stretch = b"".join(next(tokens) for _ in run)

@@ -11,7 +11,7 @@ from pipeline.guests.sweep.rule import KINDS, Recommendation, kind_of, rate
 from pipeline.guests.sweep.sweep_worker import Point
 from pipeline.merges.merge_list import LEAST_COUNT, MergeList
 from pipeline.merges.vocabulary import Vocabulary
-from pipeline.reports.figure import Axis, Figure, Series, size_axis
+from pipeline.reports.figure import Axis, Figure, Series, size_axis, without_endings
 from pipeline.reports.figure_files import write_figures
 from pipeline.reports.page import figure_element, plain_page
 from pipeline.reports.parts import Excluded, Part, Rows, Table, element, html_of
@@ -95,26 +95,32 @@ def _marked_rate(point: Point) -> float:
 
 def _rates(point: Point) -> dict[str, float]:
     """Return the bytes per token of the texts that a point is judged by."""
-    kind = kind_of(point)
-    return {_shortened(text.name): text.bytes_per_token or 0.0 for text in point.measured if text.kind == kind}
+    texts = {text.name: text.bytes_per_token or 0.0 for text in point.measured if text.kind == kind_of(point)}
+    shown = without_endings(texts)
+    return {_shortened(shown[name]): value for name, value in texts.items()}
 
 
 def _pareto(
     texts: Mapping[str, Mapping[str, float]],
     costs: Mapping[str, Mapping[str, float]],
     named: Mapping[str, str],
+    weights: Mapping[str, Mapping[str, str]],
     chosen: Recommendation,
 ) -> Figure:
     """Draw the two texts on which the mixtures differ most: a gain in one may be a loss in the other."""
+    runs, of = varying(weights)
+    mixed = [at for at, run in enumerate(runs) if run != CANDIDATE]
     one, other = sorted(texts[chosen.mixture], key=lambda text: -max(of[text] for of in costs.values()))[:2]
     points = {mixture: (texts[mixture][one], texts[mixture][other]) for mixture in costs}
     found = {*points.values()}
     worse = {at for at in found for it in found if it != at and it[0] >= at[0] and it[1] >= at[1]}
     series = [Series("best trade-offs", tuple(sorted(found - worse)), back=True)]
     for style, (at, point) in enumerate(points.items()):
-        series.append(Series(named[at], (point,), style=style, alone=True, star=at == chosen.mixture))
+        label = ", ".join(weight for run in mixed if (weight := of[at][run]) is not None)
+        series.append(Series(named[at], (point,), style=style, alone=True, star=at == chosen.mixture, label=label))
     x, y = (Axis(f"bytes per token, {text}") for text in (one, other))
     note = "The star is the recommended mixture; mixtures below the line are worse in both than another one."
+    note += f" At the points: the weight of {', '.join(runs[run] for run in mixed)}." if mixed else ""
     title = f"Two texts against each other, {chosen.vocab_size:,} tokens"
     return Figure("pareto", title, "lines", x, y, tuple(series), note)
 
@@ -257,7 +263,7 @@ class Swept(Result):
         title, note = f"The price of each mixture by text, {size:,} tokens", "% more tokens than with the best mixture."
         figures.append(Figure("texts", title, "heat", Axis("text"), Axis("% more tokens", form=".1f"), rows, note))
         if len(most) > 1:
-            figures.append(_pareto(texts, costs, names, self.recommendation))
+            figures.append(_pareto(texts, costs, names, self.weights, self.recommendation))
         return figures
 
     def _shared(self) -> Table:

@@ -177,8 +177,7 @@ def _size(points: Sequence[Point], usable: Sequence[int], model: ForModel) -> tu
         size, unless = usable[-1], ""
         because = f"{size:,} is the only size to choose from"
         if savings:
-            because = f"every size up to {size:,} is worth it: the last doubling saves {savings[-1]:.1%}"
-            because += f" of the tokens, not less than {LEAST_SAVING:.0%}"
+            because = f"the last doubling, to {size:,}, saves {savings[-1]:.1%} of the tokens"
             unless = f"limit {LEAST_SAVING:.0%}: smaller only above {savings[-1]:.1%}"
     compared = prices(tokens, size) if tokens[size] else ""
     return size, Advice("size", f"{size:,}", "; ".join(filter(None, (because, compared))), unless, evidence=evidence)

@@ -8,6 +8,7 @@ resumes, and one with more sizes, weights or runs computes only what is new.
 import contextlib
 import itertools
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.base.events import Listener, Notice
+from pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, notices_to
 from pipeline.base.printable import BYTE_ORDER
 from pipeline.commands.combine import require_addable, run_combine, run_part, text_bytes
 from pipeline.commands.held_out import short_names
@@ -24,6 +25,7 @@ from pipeline.commands.report import counters_of, text_of
 from pipeline.corpus.files import CorpusFile
 from pipeline.corpus.listing import files_in_both, find_files
 from pipeline.corpus.sampling import choose
+from pipeline.counts.combine import COMBINING
 from pipeline.counts.counted import require_counted
 from pipeline.executors import Executor
 from pipeline.guests.sweep.mixtures import Candidate, Mixture, evened_mixtures, mixtures_of
@@ -283,7 +285,7 @@ def _parts(sweep: _Sweep, best: Learned, chosen: Recommendation) -> Iterator[Les
     less = replace(sweep, options=replace(sweep.options, vocab_size=(size,)))
     for every, name in itertools.product(_PARTS, best.mixture.weights):
         options = replace(sweep.options, output=sweep.run_of(name, every))
-        run_part(sweep.runs[name], every, options, sweep.runner.executor, sweep.runner.listener)
+        run_part(sweep.runs[name], every, options, sweep.runner.executor, notices_to(sweep.runner.listener))
     parts = _learn(less, [replace(best.mixture, every=every) for every in _PARTS])
     whole, merges = best.trained.learned, {size: best.trained.options.special.merge_budget(size)}
     for one, point in zip(parts, _measure(less, parts), strict=True):
@@ -308,7 +310,7 @@ def _sources(
 
 def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
     """Return the merge lists of mixtures, for the largest size; those that are missing are learned in parallel."""
-    mixed = [_open(sweep, one) for one in mixtures]
+    mixed = list(_opened(sweep, mixtures))
     missing = [(run, task) for run, _, task, known in mixed if known is None]
     with contextlib.ExitStack() as locks:
         for run, _ in missing:
@@ -322,14 +324,29 @@ def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
     return learned
 
 
-def _open(sweep: _Sweep, mixture: Mixture) -> tuple[Run, TrainOptions, MergeTask, MergeList | None]:
+_Opened = tuple[Run, TrainOptions, MergeTask, MergeList | None]
+
+
+def _opened(sweep: _Sweep, mixtures: Sequence[Mixture]) -> Iterator[_Opened]:
+    """Make the runs of mixtures as one stage."""
+    listener, start = sweep.runner.listener, time.monotonic()
+    if mixtures:
+        listener(StageStarted(COMBINING, len(mixtures), "mixtures"))
+    for mixture in mixtures:
+        yield _open(sweep, mixture, notices_to(listener))
+        listener(Advanced(COMBINING, 1))
+    if mixtures:
+        listener(StageEnded(COMBINING, time.monotonic() - start))
+
+
+def _open(sweep: _Sweep, mixture: Mixture, listener: Listener) -> _Opened:
     """Make the run of a mixture, as far as it is missing; returns it with its merge list, if that is stored already."""
     home, runner = sweep.directory / "mixtures" / mixture.name, sweep.runner
     runs, weights = [sweep.run_of(name, mixture.every) for name in mixture.weights], list(mixture.weights.values())
-    run_combine(runs, weights, replace(sweep.options, output=home), runner.executor, runner.listener)
+    run_combine(runs, weights, replace(sweep.options, output=home), runner.executor, listener)
     merging = {name: value for name, value in sweep.merging.items() if name not in ("output", "overwrite")}
     merging["vocab_size"] = sweep.options.vocab_size
-    with open_merging(home, merging, runner.executor, runner.listener) as (own, run, counted, options, _):
+    with open_merging(home, merging, runner.executor, listener) as (own, run, counted, options, _):
         run = manifest.store_merging(run, options)
         task = merge.task_of(own, merge.learning_of(run, options), counted, options)
         return run, options, task, merge.stored(task, runner.executor)

@@ -67,7 +67,7 @@ class ShardFacts:
     """One shard. documents: that end in it; offsets: its second file, if it has one; rows: if not as many as documents.
 
     name and offsets are relative to the directory; split: "validation", if it is not of training. tokens: in the files;
-    padded, learned: of them; truncated: left out of documents that are longer than a row; dropped: left out at the end.
+    padded, trained_on: of them; truncated: left out of documents longer than a row; dropped: left out at the end.
     """
 
     name: str
@@ -83,7 +83,7 @@ class ShardFacts:
     truncated: int | None = None
     dropped: int | None = None
     split: str | None = None
-    learned: int | None = None
+    trained_on: int | None = None
 
     @property
     def samples(self) -> int:

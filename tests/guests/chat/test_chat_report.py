@@ -1,4 +1,4 @@
-"""The report on rows of chat data: lengths, what a cut-off cuts, what is learned."""
+"""The report on rows of chat data: lengths, what a cutoff cuts, what is trained on."""
 
 import json
 from collections import Counter
@@ -45,7 +45,7 @@ def test_info_says_what_is_dropped_and_cut(home: Path, cut: Path) -> None:
     assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens: median {median}, 90th percentile " in shown
 
 
-def test_lengths_and_learned_shares_are_stored(home: Path, cut: Path) -> None:
+def test_lengths_and_trained_shares_are_stored(home: Path, cut: Path) -> None:
     about = json.loads((cut / "shards.json").read_text())["about"]
     whole = [len(row["labels"]) for row in _in_memory(home, 10_000)]
     assert max(whole) < 1024
@@ -53,7 +53,7 @@ def test_lengths_and_learned_shares_are_stored(home: Path, cut: Path) -> None:
     assert (about["cut_off"], about["lengths"]) == (50, [[*pair] for pair in sorted(lengths.items())])
     labels = [row["labels"] for row in _in_memory(home, 50)]
     shares = Counter(20 * (len(row) - row.count(-100)) // len(row) for row in labels)
-    assert about["learned"] == [[5 * share, count] for share, count in sorted(shares.items())]
+    assert about["trained_on"] == [[5 * share, count] for share, count in sorted(shares.items())]
 
 
 def test_a_report_is_the_same_as_text_as_json_and_in_python(cut: Path, tmp_path: Path) -> None:
@@ -75,28 +75,28 @@ def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
 
 def test_figures_show_shares_of_all_conversations(cut: Path) -> None:
     report = pipeline.report(cut)
-    [by_length, learned] = report.figures()
+    [by_length, trained] = report.figures()
     whole, over = (dict(series.points) for series in by_length.series)
     assert max(map(float, whole)) < by_length.x.mark == 50 < min(map(float, over))
     share = report["conversations"].cut_by(50)[1]
     assert sum(map(float, over.values())) == pytest.approx(100 * share, abs=0.1)
     assert sum(map(float, [*whole.values(), *over.values()])) == pytest.approx(100, abs=0.1)
-    assert sum(float(y) for _, y in learned.series[0].points) == pytest.approx(100, abs=0.1)
+    assert sum(float(y) for _, y in trained.series[0].points) == pytest.approx(100, abs=0.1)
     assert "data:image/svg" in report._repr_html_()
 
 
 def test_figures_of_a_report_are_written(cut: Path, tmp_path: Path) -> None:
     succeeded(run("report", cut, "--figures", tmp_path / "figures"))
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
-        *(f"{name}.{form}" for name in ("lengths", "learned") for form in ("svg", "pdf", "csv")),
-        "table-what-a-cut-off-cuts.csv",
+        *(f"{name}.{form}" for name in ("lengths", "trained-on") for form in ("svg", "pdf", "csv")),
+        "table-what-a-cutoff-cuts.csv",
     }
     assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", cut, "--held-out", tmp_path), 2)
 
 
 def _lengths_drawn(lengths: tuple[tuple[int, int], ...], cut_off: int) -> Figure:
     conversations = Conversations(cut_off, lengths, ((95, 100),))
-    facts = {"conversations": conversations, "learned_tokens": 5, "tokens": 9, "padded_tokens": 0}
+    facts = {"conversations": conversations, "trained_on_tokens": 5, "tokens": 9, "padded_tokens": 0}
     figure, _ = ChatReport({**facts, "shards": "a", "template": "b", "skipped_or_altered": []}).figures()
     assert drawn(figure, "svg")
     return figure
@@ -105,7 +105,7 @@ def _lengths_drawn(lengths: tuple[tuple[int, int], ...], cut_off: int) -> Figure
 @pytest.mark.parametrize(
     ("lengths", "cut_off", "mark"),
     [
-        (((7, 5),), 2048, None),  # nothing is near the cut-off
+        (((7, 5),), 2048, None),  # nothing is near the cutoff
         (((10, 96), (40, 4)), 100, None),
         (((10, 90), (900, 9), (70_000, 1)), 1000, 1000),
         (((1, 1), (3, 1)), 1, 1),
@@ -125,5 +125,7 @@ def test_a_bar_ends_at_the_cut_off() -> None:
 
 
 def test_the_longest_conversation_is_named_where_its_bar_is_the_last_one() -> None:
-    assert "up to 70,000" in _lengths_drawn(((10, 90), (900, 9), (70_000, 1)), 1000).note
+    figure = _lengths_drawn(((10, 90), (900, 9), (70_000, 1)), 1000)
+    assert "up to 70,000" in figure.note
+    assert figure.x.ticks == ((0, "0"), (200, "200"), (400, "400"), (600, "600"), (800, "800"), (1016, ">1,000"))
     assert "up to" not in _lengths_drawn(((10, 96), (40, 4)), 100).note

@@ -15,7 +15,7 @@ from pipeline.corpus.read_budget import ReadBudget
 from pipeline.executors import ignore
 from pipeline.guests.chat.align import aligned
 from pipeline.guests.chat.data_sets import DataSet, listed_data_sets
-from pipeline.guests.chat.kinds import NOT_LEARNED, DroppedError
+from pipeline.guests.chat.kinds import NOT_TRAINED_ON, DroppedError
 from pipeline.guests.chat.rows import rows_of
 
 
@@ -52,12 +52,12 @@ def test_a_column_is_required_of_one_row_of_a_data_set(tmp_path: Path) -> None:
         DataSet("a", (), columns={**columns, "response": "r"}).require_columns([describe(str(path))], unlimited)
 
 
-def test_a_row_of_a_data_set_that_is_marked_is_not_learned(tmp_path: Path) -> None:
+def test_a_row_of_a_data_set_that_is_marked_is_not_trained_on(tmp_path: Path) -> None:
     columns: dict[str, str | None] = {"prompt": "p", "response": "r"}
     data_set, path = DataSet("a", (), columns=columns), tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_pylist([{"p": "a", "r": "bad", "train": False}, {"p": "a", "r": "b"}]), path)
     data_set.require_columns([describe(str(path))], ReadBudget(None, ignore))
     marked, plain = (row for row, _ in rows_of(describe(str(path)), data_set.names, ReadBudget(None, ignore)))
-    with pytest.raises(DroppedError, match=NOT_LEARNED):
+    with pytest.raises(DroppedError, match=NOT_TRAINED_ON):
         aligned(marked, "alpaca", columns, None)
     assert aligned(plain, "alpaca", columns, None)["messages"] == turns("a", "b")

@@ -122,13 +122,13 @@ def test_the_date_before_tools_is_the_one_asked_for() -> None:
         assert f"Today Date: {written}\n" in small_tokenizer().decode(row["input_ids"])
 
 
-def test_an_empty_thought_is_learned_only_where_thinking_is_enabled() -> None:
-    tokenizer, unlearned = small_tokenizer(), ({"enable_thinking": None}, {"enable_thinking": False})
-    for settings in ({}, *unlearned):
+def test_an_empty_thought_is_trained_on_only_where_thinking_is_enabled() -> None:
+    tokenizer, untrained = small_tokenizer(), ({"enable_thinking": None}, {"enable_thinking": False})
+    for settings in ({}, *untrained):
         row = next(pipeline.encode_chat([DIALOG], tokenizer, template="qwen3", **settings))
         assert "<think>\n\n</think>\n\nlower" in tokenizer.decode(row["input_ids"])
-        learned = tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
-        assert ("<think>" in learned) == (settings not in unlearned)
+        trained = tokenizer.decode([id_ for id_ in row["labels"] if id_ >= 0])
+        assert ("<think>" in trained) == (settings not in untrained)
 
 
 def test_what_is_no_pair_is_dropped() -> None:

@@ -190,7 +190,7 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
     for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
         assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
     assert "1 record skipped: not a JSON object" in result.stdout
-    assert "warning: 1 empty answer learned (first: " in result.stderr
+    assert "warning: 1 empty answer trained on (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr
     line = refused(encode_rows(home, tmp_path / "other", rows, "--special-tokens-in-messages", "refuse"), 1)
     assert f"{rows}, byte 0: a message contains the special token '<|im_end|>'" in line

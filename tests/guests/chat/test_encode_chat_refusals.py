@@ -22,7 +22,7 @@ def _refused(home: Path, output: Path, code: int, *words: object, command: str =
         ("cut.arrow", "cut.arrow cannot be read as Arrow ("),
         ("bad.parquet", "bad.parquet cannot be read as Parquet ("),
         ("a.txt", "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
-        ("lost.jsonl", "no conversation is left to learn from: 1 conversation dropped: the messages"),
+        ("lost.jsonl", "no conversation is left to train on: 1 conversation dropped: the messages"),
         ("other.jsonl", "other.jsonl has the columns body: chat data have messages, conversations"),
     ],
 )

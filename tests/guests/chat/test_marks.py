@@ -1,4 +1,4 @@
-"""Marks in the data of what is learned, and rows that are dropped since an answer means something else."""
+"""Marks in the data of what is trained on, and rows that are dropped since an answer means something else."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ BAD = [{"weight": 0}, {"train": False}, {"trainable": "false"}, {"loss_mask": 0.
 
 @pytest.mark.parametrize("mark", BAD)
 @pytest.mark.parametrize("template", ["chatml", "fewshot"])
-def test_an_answer_that_is_marked_is_not_learned(mark: dict[str, Any], template: str) -> None:
+def test_an_answer_that_is_marked_is_not_trained_on(mark: dict[str, Any], template: str) -> None:
     messages = [*turns("low", "the", **mark), *turns("low", "er", weight=1)]
     openai = {"messages": [{**one, "name": None} for one in messages]}
     listed = [{"from": one.pop("role"), "value": one.pop("content"), **one} for one in map(dict, messages)]
@@ -23,8 +23,8 @@ def test_an_answer_that_is_marked_is_not_learned(mark: dict[str, Any], template:
     for row in (openai, {"conversations": listed}):
         [found] = pipeline.encode_chat([pipeline.align_chat(row, "messages")], TOKENIZER, template=template)
         assert [found] == raw
-        learned = TOKENIZER.decode([id_ for id_ in found["labels"] if id_ >= 0])
-        assert learned == {"chatml": "er<|im_end|>\n", "fewshot": "er\n\n<|endoftext|>"}[template]
+        trained = TOKENIZER.decode([id_ for id_ in found["labels"] if id_ >= 0])
+        assert trained == {"chatml": "er<|im_end|>\n", "fewshot": "er\n\n<|endoftext|>"}[template]
         [plain] = pipeline.encode_chat([{"messages": turns_only(messages)}], TOKENIZER, template=template)
         assert found["input_ids"] == plain["input_ids"]
 
@@ -34,7 +34,7 @@ def turns_only(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 DROPPED: dict[str, list[dict[str, Any]]] = {
-    "conversations_not_learned": [{**one, "messages": turns("a", "b")} for one in BAD[:4]]
+    "conversations_not_trained_on": [{**one, "messages": turns("a", "b")} for one in BAD[:4]]
     + [
         {"messages": turns("a", "b"), "label": False},
         {"instruction": "a", "output": "b", "label": "False"},
@@ -65,7 +65,7 @@ DROPPED: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("kind", "row"), [(kind, row) for kind in DROPPED for row in DROPPED[kind]])
-def test_what_changes_what_is_learned_is_dropped_by_name(kind: str, row: dict[str, Any]) -> None:
+def test_what_changes_what_is_trained_on_is_dropped_by_name(kind: str, row: dict[str, Any]) -> None:
     with pytest.raises(DroppedError) as raised:
         aligned(row, MESSAGES, None, None)
     assert raised.value.kind == kind

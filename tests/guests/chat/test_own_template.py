@@ -15,8 +15,8 @@ from chat_cases import (
     TEMPLATE_MODEL,
     THINKING,
     dialog,
-    learned_text,
     small_tokenizer,
+    trained_text,
     turns,
     with_template,
 )
@@ -78,11 +78,11 @@ def test_rows_by_jinja_are_those_of_transformers(name: str, conversation: dict[s
 
 @each_template
 @each_dialog
-def test_slots_and_jinja_learn_the_same(name: str, conversation: dict[str, Any]) -> None:
+def test_slots_and_jinja_train_on_the_same(name: str, conversation: dict[str, Any]) -> None:
     tokenizer, _ = _both(name)
-    one_more = {"chatml": "\n", "fewshot": "<|endoftext|>"}.get(name, "")  # which LLaMA-Factory learns, too
+    one_more = {"chatml": "\n", "fewshot": "<|endoftext|>"}.get(name, "")  # which LLaMA-Factory trains on, too
     rows = (next(pipeline.encode_chat([conversation], tokenizer, template)) for template in (name, "tokenizer"))
-    slots, jinja = (learned_text(tokenizer, row).replace(one_more, "") for row in rows)
+    slots, jinja = (trained_text(tokenizer, row).replace(one_more, "") for row in rows)
     assert slots == jinja
 
 
@@ -103,20 +103,20 @@ def test_without_marks_of_generation_answers_are_found_by_prefixes() -> None:
             tokenizers = [with_template(jinja) for jinja in (marked, GENERATION.sub("", marked))]
             rows = [next(pipeline.encode_chat([one], each, "tokenizer")) for each in tokenizers]
             assert rows[0]["input_ids"] == rows[1]["input_ids"]
-            texts = [learned_text(each, row) for each, row in zip(tokenizers, rows, strict=True)]
+            texts = [trained_text(each, row) for each, row in zip(tokenizers, rows, strict=True)]
             assert texts[0].replace("<|im_end|>", "<|im_end|>" + after) == texts[1]
 
 
-def test_answers_that_are_rewritten_later_are_not_learned(caplog: pytest.LogCaptureFixture) -> None:
+def test_answers_that_are_rewritten_later_are_not_trained_on(caplog: pytest.LogCaptureFixture) -> None:
     tokenizer = with_template(THINKING)
     dialogs = [dialog("a", "b", "c", "d"), dialog("a", SAID, "c", SAID)]
     rows = list(pipeline.encode_chat(dialogs, tokenizer, "tokenizer"))
-    learned = [learned_text(tokenizer, row) for row in rows]
-    assert learned == ["b<|im_end|>\n<think>\n\n</think>\n\nd<|im_end|>\n", f"{SAID}<|im_end|>\n"]
-    assert "1 answer not learned: the chat template writes them otherwise once more is said (first: c" in caplog.text
+    trained = [trained_text(tokenizer, row) for row in rows]
+    assert trained == ["b<|im_end|>\n<think>\n\n</think>\n\nd<|im_end|>\n", f"{SAID}<|im_end|>\n"]
+    assert "1 answer not trained on: the chat template rewrites them in later turns (first: c" in caplog.text
     called = {**CALLED, "messages": [*CALLED["messages"], *dialog("7", "low", roles=ROLES)["messages"]]}
     [row] = pipeline.encode_chat([called], tokenizer, "tokenizer")
-    assert learned_text(tokenizer, row).startswith('{"name": "f", "arguments": {"a": 1}}<|im_end|>\n')
+    assert trained_text(tokenizer, row).startswith('{"name": "f", "arguments": {"a": 1}}<|im_end|>\n')
 
 
 def test_rows_are_cut_and_masked_as_those_of_slots_are() -> None:
@@ -130,7 +130,7 @@ def test_rows_are_cut_and_masked_as_those_of_slots_are() -> None:
     ):
         rows = [list(pipeline.encode_chat([long], tokenizer, by, **options)) for by in ("llama3", "tokenizer")]
         assert rows[0] == rows[1], options
-    ended = with_template(CHAT_TEMPLATES["chatml"].jinja)  # by a line end that is not learned
+    ended = with_template(CHAT_TEMPLATES["chatml"].jinja)  # by a line end that is not trained on
     [whole] = pipeline.encode_chat([dialog("a", "b")], ended, "tokenizer")
     [cut] = pipeline.encode_chat([dialog("a", "b")], ended, "tokenizer", len(whole["labels"]) - 1)
     assert whole == {"input_ids": cut["input_ids"] + whole["input_ids"][-1:], "labels": [*cut["labels"], -100]}
@@ -143,7 +143,7 @@ def test_typed_special_tokens_are_text_and_spaces_in_front_stay_outside() -> Non
         row = next(pipeline.encode_chat([typed], tokenizer, "tokenizer"))
         end = tokenizer.special_tokens["<|eot_id|>"]
         assert (row["input_ids"].count(end), row["labels"].count(end)) == (2, 1)
-        assert learned_text(tokenizer, row).replace(" ", "") == "é<|eot_id|>low<|eot_id|>"
+        assert trained_text(tokenizer, row).replace(" ", "") == "é<|eot_id|>low<|eot_id|>"
 
 
 DATE = "{{ date_string }}/{{ strftime_now('%d.%m.%Y') }}{% generation %}{{ messages[-1].content }}{% endgeneration %}"
@@ -154,7 +154,7 @@ DATE = "{{ date_string }}/{{ strftime_now('%d.%m.%Y') }}{% generation %}{{ messa
     [
         ("{{ raise_exception('no') }}", DIALOGS[0], "does not take them (first: conversation 0, template tokenizer: "),
         ("{% for m in messages %}{{ m.content }}{% endfor %}", CALLED, "it writes no calls of tools"),
-        ("{{ add_generation_prompt }}", DIALOGS[0], "it writes no answer to learn"),
+        ("{{ add_generation_prompt }}", DIALOGS[0], "it writes no answer to train on"),
         ("{% for _ in range(200) %}{% endfor %}", DIALOGS[0], "takes more than 100 steps"),
     ],
 )
@@ -250,7 +250,7 @@ def rows(request: pytest.FixtureRequest, home: Path, tmp_path: Path) -> Path:
     return tmp_path / "rows"
 
 
-def test_decode_marks_what_is_learned(home: Path, rows: Path) -> None:
+def test_decode_marks_what_is_trained_on(home: Path, rows: Path) -> None:
     text = succeeded(run("decode", "--mask", rows, *_tokenizer(home))).stdout
     assert "\u27e6lower<|im_end|>\n\u27e7" in text
     turns = (
@@ -262,14 +262,14 @@ def test_decode_marks_what_is_learned(home: Path, rows: Path) -> None:
     assert "<|endoftext|>" not in text  # which fills packed rows
 
 
-def test_info_says_how_much_is_learned(home: Path, rows: Path) -> None:
+def test_info_says_how_much_is_trained_on(home: Path, rows: Path) -> None:
     facts = pipeline.info(rows)
     assert facts["template"] == "chatml"
     text = succeeded(run("decode", "--mask", rows, *_tokenizer(home))).stdout
-    learned = sum(int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) learned", text))
-    assert facts["learned_tokens"] == learned > 0
-    share = learned / (facts["tokens"] - facts["padded_tokens"])
-    assert f"{learned:,} ({share:.1%}" in succeeded(run("info", rows)).stdout
+    trained = sum(int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) trained on", text))
+    assert facts["trained_on_tokens"] == trained > 0
+    share = trained / (facts["tokens"] - facts["padded_tokens"])
+    assert f"{trained:,} ({share:.1%}" in succeeded(run("info", rows)).stdout
 
 
 def test_only_rows_of_chat_data_have_a_mask(home: Path, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_rows_by_published_templates_are_those_of_transformers() -> None:
             row = next(pipeline.encode_chat([one], ours, "tokenizer"))
             assert row["input_ids"] == made
             last = one["messages"][-1]["content"].strip()
-            assert last in learned_text(ours, row)
+            assert last in trained_text(ours, row)
 
 
 def test_jinja2_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

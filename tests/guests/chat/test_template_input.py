@@ -1,4 +1,4 @@
-"""What a template in Jinja gets of a row, and which of its answers are learned: the ids and texts of transformers."""
+"""What a template in Jinja gets of a row, and which answers are trained on: the ids and texts of transformers."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from chat_cases import GENERATION, THINKING, learned_text, with_template
+from chat_cases import GENERATION, THINKING, trained_text, with_template
 
 import pipeline
 from pipeline.tokenizer import chat_templates
@@ -55,14 +55,14 @@ def test_a_template_gets_all_that_a_row_has(row: dict[str, Any]) -> None:
 
 
 def _answers(jinja: str, messages: list[dict[str, Any]], **row: Any) -> list[str]:
-    """Return the stretches of a row that are learned, after comparing its text with transformers'."""
+    """Return the stretches of a row that are trained on, after comparing its text with transformers'."""
     tokenizer = with_template(jinja)
     aligned = pipeline.align_chat({"messages": messages, **row}, "messages")
     [found] = pipeline.encode_chat([aligned], tokenizer, "tokenizer", sequence_length=1 << 20)
     theirs = tokenizer.to_transformers().apply_chat_template(messages, tokenize=False, **row)
     assert tokenizer.decode(found["input_ids"]) == theirs
     runs = groupby(zip(found["input_ids"], found["labels"], strict=True), lambda pair: pair[1] >= 0)
-    return [tokenizer.decode([id_ for id_, _ in pairs]) for learned, pairs in runs if learned]
+    return [tokenizer.decode([id_ for id_, _ in pairs]) for trained, pairs in runs if trained]
 
 
 def _turns(answer: str, after: str = "<|im_end|>\n", prompt: str = "") -> str:
@@ -99,7 +99,7 @@ JOINED = (
 
 
 @pytest.mark.parametrize(
-    ("jinja", "said", "learned"),
+    ("jinja", "said", "trained"),
     [
         (_turns("{{ m.content }}", prompt="<think>\n"), [SAID], ["low\n</think>\n\nlower<|im_end|>\n"]),
         (
@@ -118,10 +118,10 @@ JOINED = (
         (GATHERED, ["a", "b"], ["a<|im_end|>\n", "b<|im_end|>\n"]),
     ],
 )
-def test_answers_are_found_without_marks(jinja: str, said: list[str], learned: list[str]) -> None:
+def test_answers_are_found_without_marks(jinja: str, said: list[str], trained: list[str]) -> None:
     messages = [one for text in said for one in (ASKED, {"role": "assistant", "content": text})]
     system = [{"role": "system", "content": "Be."}] if jinja == SYSTEM_LAST else []
-    assert _answers(jinja, [*system, *messages]) == learned
+    assert _answers(jinja, [*system, *messages]) == trained
 
 
 STRICT = (  # an answer of a tool follows a call
@@ -155,7 +155,7 @@ def test_calls_have_the_form_that_a_template_takes(arguments: str, as_text: str,
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": as_text}}
     row = {"messages": [ASKED, {**LAST, "content": "", "tool_calls": [call]}, ANSWERED, LAST]}
     [found] = pipeline.encode_chat([pipeline.align_chat(row, "messages")], tokenizer, "tokenizer")
-    assert learned_text(tokenizer, found) == f"f {written}<|im_end|>\nlow<|im_end|>\n"
+    assert trained_text(tokenizer, found) == f"f {written}<|im_end|>\nlow<|im_end|>\n"
 
 
 PARTS = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in (ASKED, LAST)]
@@ -208,20 +208,20 @@ def test_special_tokens_are_text_in_every_member(written: str, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("jinja", [CHAT_TEMPLATES["chatml"].jinja, GENERATION.sub("", CHAT_TEMPLATES["chatml"].jinja)])
-def test_answers_that_are_marked_are_not_learned(jinja: str) -> None:
+def test_answers_that_are_marked_are_not_trained_on(jinja: str) -> None:
     messages = [ASKED, {**LAST, "weight": 0}, ASKED, {**LAST, "content": "er"}]
     assert [text.strip() for text in _answers(jinja, messages)] == ["er<|im_end|>"]
     tokenizer, aligned = with_template(jinja), pipeline.align_chat({"messages": messages}, "messages")
     [row] = pipeline.encode_chat([aligned], tokenizer, "tokenizer", train_on_prompt=True)
-    text = learned_text(tokenizer, row)
+    text = trained_text(tokenizer, row)
     assert (text.count("the"), text.count("low"), text.count("er")) == (2, 0, 3)  # user, user, er
 
 
-def test_only_the_answer_that_is_not_found_is_not_learned(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_answer_that_is_not_found_is_not_trained_on(caplog: pytest.LogCaptureFixture) -> None:
     late = _turns("{% if loop.last or 'x' not in m.content %}{{ m.content }}{% else %}no{% endif %}")
     messages = [one for text in ("a", "x", "b") for one in (ASKED, {"role": "assistant", "content": text})]
     assert _answers(late, messages) == ["a<|im_end|>\n", "b<|im_end|>\n"]
-    assert "1 answer not learned" in caplog.text
+    assert "1 answer not trained on" in caplog.text
 
 
 @pytest.mark.parametrize("said", ["low", SAID])
@@ -301,5 +301,5 @@ def test_rows_by_real_templates_are_those_of_transformers(path: Path) -> None:
         if re.search(r"{%-?\s*generation", jinja):
             assert [int(id_ >= 0) for id_ in rows[0]["labels"]] == made["assistant_masks"], row
         else:
-            assert "lower" in learned_text(tokenizer, rows[0]), row
+            assert "lower" in trained_text(tokenizer, rows[0]), row
     assert compared

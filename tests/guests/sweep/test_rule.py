@@ -131,6 +131,8 @@ def test_figures_have_the_points_of_the_mixtures() -> None:
     assert dict(texts.series[0].points) == pytest.approx({"0": 0, "1": 50}, abs=0.001)
     assert [line.star for line in pareto.series] == [False, False, True, False]
     assert [line.back for line in pareto.series] == [True, False, False, False]
+    assert [line.label for line in pareto.series] == ["", "1, 0, 0", "0, 1, 0", "0, 0, 1"]
+    assert pareto.note.endswith("At the points: the weight of a, b, c.")
     assert [tuple(round(value, 3) for value in point) for point in pareto.series[0].points] == [(2, 4), (3, 3)]
 
 

@@ -47,7 +47,9 @@ WORDS += ["--held-out", "held.txt"]
 
 @pytest.fixture(scope="module")
 def swept(home: Path) -> Path:
-    succeeded(run(*WORDS, "--output", "sweep", "--workers", 1, "--log-json", cwd=home))
+    done = succeeded(run(*WORDS, "--output", "sweep", "--workers", 1, "--log-json", cwd=home))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["total"] for one in events if one["event"] == "stage_started" and one["stage"] == "combining"] == [3]
     return home / "sweep"
 
 
