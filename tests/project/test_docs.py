@@ -26,10 +26,16 @@ ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md")
 README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
-    *("explanation/comparison.md", "how-to/chat-data.md", "how-to/exporting.md", "how-to/extending.md"),
+    *(
+        "explanation/comparison.md",
+        "how-to/sft-rows.md",
+        "reference/dialogs.md",
+        "how-to/exporting.md",
+        "how-to/extending.md",
+    ),
     *("how-to/formats.md", "how-to/inspect.md", "how-to/is-it-good.md", "how-to/memory.md", "how-to/mixing.md"),
     *("how-to/recipes.md", "how-to/slurm.md"),
-    *("reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
+    *("reference/dialogs.md", "reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
 }
 DOCS = pages.PAGES.parent
 CLONE = f"git clone {pages.REPOSITORY} && cd bpe-pipeline"

@@ -17,7 +17,7 @@ import pipeline
 
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("BPE_PIPELINE_TRAINERS", sys.executable)
-PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "encoding.md"
+PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "training-code.md"
 SCRIPT = """
 import json, sys
 import pyarrow.parquet as pq
