@@ -123,10 +123,22 @@ def caption(all_records: Sequence[Record]) -> str:
 
 
 def fast(all_records: Sequence[Record]) -> str:
-    """Return the bullet on speed, of the largest corpora."""
+    """Return the bullets on speed, of the largest corpora, and on memory, under the lowest limit of the first one."""
     parts = []
     for group in tasks(all_records):
         figures = _figures(group, ours.NAME)
         if figures and group[0]["corpus_bytes"] > 5e8:
             parts.append(f"{name_of(group)} take {' and '.join(figures)}")
-    return _filled(f"- **Fast and small**: {'; '.join(parts)}.").replace("\n", "\n  ")
+    first = next(iter(CORPORA))
+    limited = [one for one in all_records if (one["kind"], one.get("corpus")) == ("memory", first)]
+    limited = [one for one in limited if one["status"] == "ok"]
+    least = min(limited, key=lambda record: float(record["limit"]))
+    under = (
+        f"under a limit of {least['limit'] / 2**20:.0f} MiB, the corpus of the chart takes {least['wall_s']:.3g} s and"
+    )
+    bullets = (
+        f"- **Fast and small**: {'; '.join(parts)}.",
+        f"- **Within a memory limit**: {under} {size_text(least['peak_memory_bytes'])} "
+        "([memory](docs/pages/how-to/memory.md)).",
+    )
+    return "\n".join(_filled(text).replace("\n", "\n  ") for text in bullets)

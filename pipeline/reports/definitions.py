@@ -213,8 +213,8 @@ TEXT = (
     Number(
         "digit_f1",
         "digit F1 (consistency)",
-        "The splits inside a number (digits 0 to 9) compared with the usual ones in numbers of as many digits, as F1; "
-        "the mean over numbers. 1 if numbers are always split in one way.",
+        "F1 of the splits inside a number (digits 0 to 9) against the usual ones in numbers of as many digits; the "
+        "mean over numbers. 1: always split in one way.",
         lambda record: mean_digit_f1(record.numbers),
         1,
         source=_SINGH,
@@ -315,7 +315,7 @@ LANGUAGES = (
     Number(
         "worst",
         "the worst language, times English",
-        "The highest cost of a language over that of English, or without it that of the first.",
+        "The highest cost of a language over that of English, or else of the first.",
         _worst,
         -1,
         source="Petrov et al. 2023, arXiv:2305.15425",

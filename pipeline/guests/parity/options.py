@@ -91,5 +91,5 @@ class ParityCommandOptions(ParityOptions):
         "with --window, the largest share of these choices for a language: alpha / number of languages",
         "NUMBER", advanced=True)
     global_merges: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
-        "first merges that the counts of all languages together choose", "N", advanced=True)
+        "number of first merges that the counts of all languages together choose", "N", advanced=True)
 # fmt: on
