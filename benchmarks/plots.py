@@ -84,6 +84,7 @@ def draw_trainers(groups: Sequence[Sequence[Record]], path: Path) -> None:
     panels = [(group, _captions(group)) for group in groups]
     heights = [0.8 + 0.34 * (sum(map(len, found.values())) + 1.2 * len(found)) for _, found in panels]
     mpl, figure, axes = _figure(len(panels), 1, 5.2, sum(heights), height_ratios=heights)
+    figure.get_layout_engine().set(hspace=0.15 if len(panels) > 1 else None)
     for [axis], (group, captions) in zip(axes, panels, strict=True):
         _draw_panel(axis, group, captions)
     tools = sorted({tool for _, captions in panels for tools in captions.values() for tool in tools})
@@ -118,7 +119,8 @@ def _draw_panel(axis: Any, group: Sequence[Record], captions: dict[str, list[str
             mine, [time, *memory] = tool == ours.NAME, comparison.cell(group, tool).split(", ")
             hatch, colour = "" if caption == _CAPTIONS[0] else "//", OURS_COLOUR if mine else PEER_COLOUR
             axis.barh(height, seconds[tool], 0.7, color=colour, hatch=hatch, edgecolor="white", lw=0)
-            times = "" if mine or not memory else f" · {seconds[tool] / seconds[ours.NAME]:.0f}×"
+            ratio = seconds[tool] / seconds[ours.NAME]
+            times = "" if mine or not memory else f" · {ratio:.{0 if ratio >= 9.5 else 1}f}×"
             how: dict[str, Any] = {"va": "center", "fontsize": _LETTERS, "weight": "bold" if mine else "normal"}
             axis.text(-0.62 * most, height, _SHORT.get(tool, tool), **how)
             axis.text(seconds[tool] + 0.02 * most, height, f"{time}{times}", **how)

@@ -129,7 +129,7 @@ _PRESETS = (
         llama_cpp_differs=(
             "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 "
             "texts in 46 languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is "
-            "acceptable, convert_hf_to_gguf.py writes such a file: see the page 'To llama.cpp'"
+            "acceptable, convert_hf_to_gguf.py writes such a file: see the page 'GGUF for llama.cpp'"
         ),
     ),
     Preset(
