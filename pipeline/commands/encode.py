@@ -58,7 +58,7 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    model = planning.with_bos(model, options)
+    model, output = planning.with_bos(model, options), options.output
     options = planning.as_directory(options)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
@@ -78,7 +78,7 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
             encoding.remove_working()
         if encoding.single:
             manifest.remove_working_directory(encoding)
-        return summary_of(runner, encoding.output, corpus)
+        return summary_of(runner, output, corpus)
 
 
 def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> EncodingSummary:
