@@ -62,7 +62,8 @@ class ChunkStatistics:
         amounts: dict[str, Any] = {
             name: tuple(map(add, value, theirs[name])) for name, value in mine.items() if isinstance(value, tuple)
         }
-        of = [name for name, value in mine.items() if isinstance(value, Mapping) and name != "losses"]
+        # Not `Mapping`: from a moment on in which another thread imports an abstract class, a tuple may count as one.
+        of = [name for name, value in mine.items() if isinstance(value, dict) and name != "losses"]
         counted: dict[str, Any] = {name: dict(Counter(mine[name]) + Counter(theirs[name])) for name in of}
         characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
         return ChunkStatistics(

@@ -11,12 +11,14 @@ from collections import Counter
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
+from textwrap import dedent
 from unittest.mock import Mock
 
 import duckdb
 import fsspec
 import pyarrow.parquet as pq
 import pytest
+from command import script
 from counter_files import columns_of, read, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -71,6 +73,30 @@ def test_a_counter_file_is_read_as_it_was_written(tmp_path, counts, partitions):
         found = counter.partitions, counter.fingerprint, counter.statistics
         assert found == (partitions, "f", statistics)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_statistics_are_added_while_a_thread_imports() -> None:
+    """An abstract class that is not complete is asked with the cache of its first base, so tuples become mappings."""
+    printed = script(
+        dedent("""
+        from collections.abc import Hashable, Mapping
+        from pipeline.counts.chunk_statistics import ChunkStatistics
+
+        class Begun:
+            def __init_subclass__(cls):
+                isinstance((), Mapping)
+
+        Mapping.register(Begun)
+        assert isinstance((), Hashable)
+
+        class Both(Begun, Hashable, Mapping):
+            pass
+
+        statistics = ChunkStatistics(cut=(1, 2, 3), special_found={"a": 1})
+        print((statistics + statistics).cut, (statistics + statistics).special_found)
+        """)
+    )
+    assert printed == "(2, 4, 6) {'a': 2}\n"
 
 
 def test_duckdb_reads_it(tmp_path):
