@@ -64,6 +64,10 @@ def training_rows(group: Sequence[Record]) -> list[str]:
     return [row for _, row in sorted(rows, key=lambda row: row[0])]
 
 
+def _day(record: Record) -> str:
+    return str(record["session"][:10])
+
+
 def machine_text(record: Record) -> str:
     """One line on the machine of a record."""
     machine = record["machine"]
@@ -77,7 +81,7 @@ def machine_text(record: Record) -> str:
 def reference_text(all_records: Sequence[Record], group: Sequence[Record]) -> str:
     """How much the machine changed during the rounds of a task; empty if the reference loop did not run."""
     change = records.change_of_machine(all_records, group)
-    return "" if change is None else f" A reference loop before and after each round: the same within {change:.0%}."
+    return "" if change is None else f" A reference loop before and after each round varied by {change:.0%}."
 
 
 def training_section(all_records: Sequence[Record]) -> list[str]:
@@ -128,7 +132,7 @@ def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> li
             ]
             found.append((statistics.median(rates), f"{start} {' | '.join(cells)} |"))
         rows += [row for _, row in sorted(found, key=lambda row: -row[0])]
-        notes.append(f"{group[0]['corpus']}: {group[0]['session'][:10]}.{reference_text(all_records, group)}")
+        notes.append(f"{group[0]['corpus']}: {_day(group[0])}.{reference_text(all_records, group)}")
     head = f"corpus | vocabulary: | tool | encoding: median (range): | times slower: | memory: | {name}: | ids"
     return table(f"{title}, all cores, MB of text a second", head, rows, " ".join(dict.fromkeys(notes)))
 
@@ -176,16 +180,19 @@ def cliffs_section(all_records: Sequence[Record]) -> list[str]:
             cells[3] = ", ".join(f"{y:.2f}" for _, y in cliff.points)
             cells[4] = "-" if slope is None else f"{slope:.2f}"
         rows.append(f"| {' | '.join(cells)} |")
-    sources = {record["source"] for record in all_records if record["kind"] == "cliff"}
-    note = f"The reference is a prefix of {', '.join(sources)}; times are of whole commands."
+    done = [record for record in all_records if record["kind"] == "cliff"]
+    sources = {record["source"] for record in done}
+    days = ", ".join(sorted({_day(record) for record in done}))
+    note = f"{days}. The reference is a prefix of {', '.join(sources)}; times are of whole commands."
     head = "text | pattern | sizes | seconds | slope: | time for a byte, relative to the reference:"
     return table("Unusual texts", head, rows, note)
 
 
 def memory_section(all_records: Sequence[Record]) -> list[str]:
     """One row a corpus and limit: time, measured peak, merges, or where it was refused."""
-    rows = []
+    rows, days = [], list[str]()
     for group in records.tasks(all_records, "memory"):
+        days.append(f"{group[0]['corpus']}: {_day(group[0])}.")
         digests = {r["tokens_digest"] for r in group if r["status"] == "ok"}
         for limit in sorted({record["limit"] for record in group}, reverse=True):
             same = [record for record in group if record["limit"] == limit]
@@ -198,7 +205,7 @@ def memory_section(all_records: Sequence[Record]) -> list[str]:
                 cells += [f"{peak / 2**20:,.0f} MiB", f"{peak / limit:.0%}"]
                 cells += [f"`{done[0]['tokens_digest'][:8]}`" + ("" if len(digests) == 1 else ", not the same")]
             rows.append(f"| {group[0]['corpus']} | {limit / 2**20:,.0f} MiB | {' | '.join(cells)} |")
-    note = "The peak is that of all processes together (PSS), measured from outside, in the worst round."
+    note = f"The peak is that of all processes (PSS), measured from outside, in the worst round. {' '.join(days)}"
     head = "corpus | limit: | time: median (range): | CPU: | measured peak: | of the limit: | merges"
     return table("Under a memory limit", head, rows, note)
 
