@@ -138,7 +138,6 @@ def fast(all_records: Sequence[Record]) -> str:
     )
     bullets = (
         f"- **Fast and small**: {'; '.join(parts)}.",
-        f"- **Within a memory limit**: {under} {size_text(least['peak_memory_bytes'])} "
-        "([memory](docs/pages/how-to/memory.md)).",
+        f"- **Within a memory limit**: {under} {size_text(least['peak_memory_bytes'])}.",
     )
     return "\n".join(_filled(text).replace("\n", "\n  ") for text in bullets)
