@@ -13,6 +13,7 @@ from command import refused, run, succeeded
 from pipeline import Tokenizer
 from pipeline.base.errors import InputError
 from pipeline.reports.compared import cached, cached_or_reference, load_compared
+from pipeline.reports.measure import source_names
 from pipeline.reports.numbers import REFERENCES
 from pipeline.reports.record import MeasuredTokenizer, bytes_lost
 
@@ -154,3 +155,16 @@ def test_sentencepiece_model_has_its_ids(tmp_path: Path) -> None:
     (tmp_path / "n.model").write_bytes(b"no model")
     with pytest.raises(InputError, match="is not a SentencePiece model"):
         load_compared(tmp_path / "n.model")
+
+
+def test_source_names() -> None:
+    assert source_names([]) == {}
+    assert source_names(["/x/a/b.txt"]) == {"/x/a/b.txt": "b.txt"}
+    assert source_names(["/x/a/b.txt", "/x/c.txt"]) == {"/x/a/b.txt": "a/b.txt", "/x/c.txt": "c.txt"}
+    many = [f"/x/{directory}/{number}" for directory in "abc" for number in range(20)] + ["/x/top"]
+    assert set(source_names(many).values()) == {"a", "b", "c", "(not in a directory)"}
+    flat = [f"/x/{name}-{number:03}.txt" for name in ("wiki-de", "wiki-en", "web") for number in range(10)]
+    assert set(source_names(flat).values()) == {"wiki-de", "wiki-en", "web"}
+    assert len(set(source_names([f"/x/{number}" for number in range(30)]).values())) == 12
+    wide = [f"/x/{directory}/{number}" for directory in range(40) for number in range(2)]
+    assert len(set(source_names(wide).values())) == 12
