@@ -28,13 +28,13 @@ LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
     *(
         "explanation/comparison.md",
-        "how-to/sft-rows.md",
-        "reference/dialogs.md",
         "how-to/exporting.md",
         "how-to/extending.md",
+        "how-to/formats.md",
+        "how-to/inspect.md",
     ),
-    *("how-to/formats.md", "how-to/inspect.md", "how-to/is-it-good.md", "how-to/memory.md", "how-to/mixing.md"),
-    *("how-to/recipes.md", "how-to/slurm.md"),
+    *("how-to/is-it-good.md", "how-to/memory.md", "how-to/mixing.md", "how-to/recipes.md", "how-to/sft-rows.md"),
+    *("how-to/slurm.md", "how-to/troubleshooting.md", "how-to/vocabulary-size.md"),
     *("reference/dialogs.md", "reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
 }
 DOCS = pages.PAGES.parent
