@@ -120,7 +120,7 @@ def train_tokenizers(job: Job) -> Callable[[], Learned]:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    # its `train(files)` reads line by line, which cuts pieces at newlines: another task
+    # its `train(files)` reads line by line, which cuts pre-tokens at newlines: another task
     tokenizer.train_from_iterator(read_documents(job.corpus, job.special_token), trainer)
     return lambda: learned_from_json(tokenizer.to_str())
 
@@ -199,8 +199,10 @@ def train_sentencepiece(job: Job) -> Callable[[], Learned]:
 
     def learned() -> Learned:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-        pieces = [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
-        words = [(piece.replace("\u2581", " ").encode("utf-8"), index) for index, piece in enumerate(pieces)]
+        pre_tokens = [processor.id_to_piece(index) for index in range(processor.get_piece_size())]
+        words = [
+            (pre_token.replace("\u2581", " ").encode("utf-8"), index) for index, pre_token in enumerate(pre_tokens)
+        ]
         normal = [pair for pair in words if not processor.is_byte(pair[1]) and not processor.is_control(pair[1])]
         return learned_from_vocabulary(normal, job.special_token)
 
@@ -217,7 +219,7 @@ class Encoder:
 
 def load_ours(directory: Path) -> Encoder:
     """This package."""
-    from pipeline import Tokenizer
+    from bpe_pipeline import Tokenizer
 
     tokenizer = Tokenizer.load(directory)
     return Encoder(tokenizer.encode_ordinary_batch, tokenizer.encode)

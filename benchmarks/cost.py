@@ -1,8 +1,8 @@
 """`cost`: predict what a run of any size takes, by a model fitted to our own runs at several sizes.
 
-Different pieces grow with the text by Heaps' law (Heaps, Information Retrieval, 1978; Herdan, 1960): K n^b. Time of
+Different pre-tokens grow with the text by Heaps' law (Heaps, Information Retrieval, 1978; Herdan, 1960): K n^b. Time of
 a stage is a line over what the stage works through: bytes of text in counting, rows of the chunks' counters in
-combining, bytes of different pieces in merging. A cluster adds its network and the time of requests. Fits weigh
+combining, bytes of different pre-tokens in merging. A cluster adds its network and the time of requests. Fits weigh
 relative errors, so that small runs count as much as large ones.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.records import Record
-from pipeline.merges.forecast import passes_over_disk
+from bpe_pipeline.merges.forecast import passes_over_disk
 
 LEAST_SIZES = 4  # of a source; the largest is held back to test the prediction
-SHARES = 256  # of the hash of pieces, in which a cluster combines
+SHARES = 256  # of the hash of pre-tokens, in which a cluster combines
 STREAMED = 3  # times that merging reads a counter which it does not hold
 USUAL_CHUNK_BYTES = 64 << 20
 
@@ -77,15 +77,15 @@ class Model:
     """What runs on one source cost. Seconds are those of one core in counting and combining, else of a machine."""
 
     source: str
-    pieces: Power  # different ones, over bytes of text
-    piece_bytes: Power
-    repeated_bytes: Power  # of the pieces that occur twice or more
+    pre_tokens: Power  # different ones, over bytes of text
+    pre_token_bytes: Power
+    repeated_bytes: Power  # of the pre-tokens that occur twice or more
     row_bytes: float  # of a counter on disk
     counting: Line
     combining: Line
     merging: Line
     rest: float  # start, planning, exporting
-    peak_bytes: Line  # of all processes, over bytes of different pieces
+    peak_bytes: Line  # of all processes, over bytes of different pre-tokens
 
 
 def measured_sizes(records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -115,32 +115,34 @@ def fit(runs: Sequence[Record]) -> Model:
 
     return Model(
         source=runs[0]["source"],
-        pieces=fit_power(over(size, lambda run: run["different_pieces"])),
-        piece_bytes=fit_power(over(size, lambda run: run["piece_bytes"])),
+        pre_tokens=fit_power(over(size, lambda run: run["different_pre_tokens"])),
+        pre_token_bytes=fit_power(over(size, lambda run: run["pre_token_bytes"])),
         repeated_bytes=fit_power(over(size, lambda run: run["repeated_bytes"])),
         row_bytes=sum(run["chunk_counter_bytes"] for run in runs) / sum(run["chunk_rows"] for run in runs),
         counting=fit_line(over(size, lambda run: cores * run["stages"]["counting"])),
         combining=fit_line(over(lambda run: run["chunk_rows"], lambda run: cores * run["stages"]["combining"])),
-        merging=fit_line(over(lambda run: run["piece_bytes"], lambda run: run["stages"]["merging"])),
+        merging=fit_line(over(lambda run: run["pre_token_bytes"], lambda run: run["stages"]["merging"])),
         rest=statistics.median(
             run["wall_s"] - sum(run["stages"][name] for name in ("counting", "combining", "merging")) for run in runs
         ),
-        peak_bytes=fit_line(over(lambda run: run["piece_bytes"], lambda run: run["peak_memory_bytes"])),
+        peak_bytes=fit_line(over(lambda run: run["pre_token_bytes"], lambda run: run["peak_memory_bytes"])),
     )
 
 
 def chunk_rows(model: Model, corpus_bytes: float, chunk_bytes: float) -> float:
     """Rows of all chunks' counters together."""
     chunk_bytes = min(chunk_bytes, corpus_bytes)
-    return corpus_bytes / chunk_bytes * model.pieces(chunk_bytes)
+    return corpus_bytes / chunk_bytes * model.pre_tokens(chunk_bytes)
 
 
 def on_this_machine(model: Model, corpus_bytes: float, cores: int) -> tuple[float, float]:
     """Return seconds and bytes of memory of a run on the measured machine."""
     rows = chunk_rows(model, corpus_bytes, USUAL_CHUNK_BYTES)
-    piece_bytes = model.piece_bytes(corpus_bytes)
-    seconds = (model.counting(corpus_bytes) + model.combining(rows)) / cores + model.merging(piece_bytes) + model.rest
-    return seconds, model.peak_bytes(piece_bytes)
+    pre_token_bytes = model.pre_token_bytes(corpus_bytes)
+    seconds = (
+        (model.counting(corpus_bytes) + model.combining(rows)) / cores + model.merging(pre_token_bytes) + model.rest
+    )
+    return seconds, model.peak_bytes(pre_token_bytes)
 
 
 @dataclass(frozen=True)
@@ -206,11 +208,11 @@ class Plan:
     """A planned run. counter_bytes: of the whole counter on disk; chunk_counter_bytes: of all chunks' counters."""
 
     stages: tuple[StageCost, ...]
-    pieces: float
+    pre_tokens: float
     counter_bytes: float
     chunk_counter_bytes: float
     merging_bytes: float  # of each node that merges
-    merging_repeated_bytes: float  # with --min-piece-count 2
+    merging_repeated_bytes: float  # with --min-pre-token-count 2
     memory_bytes: int
 
     @property
@@ -230,9 +232,9 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
     """
     cores, network = cluster.nodes * cluster.cores, cluster.nodes * cluster.network_bytes_s
     rows = chunk_rows(model, corpus_bytes, chunk_bytes)
-    pieces, piece_bytes = model.pieces(corpus_bytes), model.piece_bytes(corpus_bytes)
+    pre_tokens, pre_token_bytes = model.pre_tokens(corpus_bytes), model.pre_token_bytes(corpus_bytes)
     chunks = math.ceil(corpus_bytes / chunk_bytes)
-    chunk_counters, counter = rows * model.row_bytes, pieces * model.row_bytes
+    chunk_counters, counter = rows * model.row_bytes, pre_tokens * model.row_bytes
     counting = StageCost(
         "counting",
         {
@@ -249,22 +251,22 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
         },
     )
     joining = StageCost("joining", {"network of one node": 2 * counter / cluster.network_bytes_s})
-    needed_bytes = model.peak_bytes(piece_bytes)
+    needed_bytes = model.peak_bytes(pre_token_bytes)
     fits = needed_bytes <= cluster.memory_bytes
     times = 1.0 if fits else passes_over_disk(cluster.memory_bytes / needed_bytes)[1]
     merging = StageCost(
         "merging",
         {
-            "processors of one node" if fits else "words on disk": times * model.merging(piece_bytes),
+            "processors of one node" if fits else "words on disk": times * model.merging(pre_token_bytes),
             "network of one node": STREAMED * counter / cluster.network_bytes_s,
         },
     )
     return Plan(
         (counting, combining, joining, merging),
-        pieces,
+        pre_tokens,
         counter,
         chunk_counters,
         needed_bytes,
-        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), piece_bytes)),
+        model.peak_bytes(min(model.repeated_bytes(corpus_bytes), pre_token_bytes)),
         cluster.memory_bytes,
     )

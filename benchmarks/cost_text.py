@@ -38,13 +38,13 @@ def prediction_section(records: Sequence[Record]) -> list[str]:
 
 def model_section(models: Sequence[cost.Model]) -> list[str]:
     """Return a row for each source: what was fitted to all its runs."""
-    head = "source | different pieces of n bytes | their bytes | counting, a core: | combining, a core: | merging: "
+    head = "source | different pre-tokens of n bytes | their bytes | counting, a core: | combining, a core: | merging: "
     head += "| memory:"
     rows = [
-        f"| {model.source} | {_power(model.pieces)} | {_power(model.piece_bytes)} "
+        f"| {model.source} | {_power(model.pre_tokens)} | {_power(model.pre_token_bytes)} "
         f"| {_rate(model.counting, 1e6)} MB/s | {_rate(model.combining, 1e6)} million rows/s "
-        f"| {_rate(model.merging, 1e6)} MB of pieces/s "
-        f"| {size_text(model.peak_bytes.fixed)} + {model.peak_bytes.each:.1f} a byte of pieces |"
+        f"| {_rate(model.merging, 1e6)} MB of pre-tokens/s "
+        f"| {size_text(model.peak_bytes.fixed)} + {model.peak_bytes.each:.1f} a byte of pre-tokens |"
         for model in models
     ]
     return table("Fitted model", head, rows)
@@ -63,8 +63,8 @@ def plan_section(
 ) -> list[str]:
     """Return a row for each source and size: time by stage, memory, the bottleneck."""
     head = (
-        "text like | corpus: | counting: | combining: | joining: | merging: | different pieces: "
-        "| counter, chunk counters: | memory of merging: all pieces, `--min-piece-count 2`: | bottleneck"
+        "text like | corpus: | counting: | combining: | joining: | merging: | different pre-tokens: "
+        "| counter, chunk counters: | memory of merging: all pre-tokens, `--min-pre-token-count 2`: | bottleneck"
     )
     rows = []
     for model in models:
@@ -72,7 +72,7 @@ def plan_section(
             planned = cost.plan(model, cluster, size, chunk_bytes)
             stages = " | ".join(f"{time_text(stage.seconds)} ({stage.bottleneck})" for stage in planned.stages)
             rows.append(
-                f"| {model.source} | {size_text(size)} | {stages} | {planned.pieces:.2g} "
+                f"| {model.source} | {size_text(size)} | {stages} | {planned.pre_tokens:.2g} "
                 f"| {size_text(planned.counter_bytes)}, {size_text(planned.chunk_counter_bytes)} "
                 f"| {size_text(planned.merging_bytes)}, {size_text(planned.merging_repeated_bytes)} "
                 f"| {planned.bottleneck} |"

@@ -22,17 +22,17 @@ PART_BYTES = 32 << 20  # of text, for tools that do not read files or hold all i
 
 def files_ours(directory: Path, corpus: str) -> Files:
     """This package: an array in memory. Everything is imported before the clock starts, as the other tools are."""
-    import pipeline
+    import bpe_pipeline
 
-    tokenizer, encode_files = pipeline.Tokenizer.load(directory), pipeline.encode_files
+    tokenizer, encode_files = bpe_pipeline.Tokenizer.load(directory), bpe_pipeline.encode_files
     return lambda: encode_files(corpus, tokenizer), lambda encoded: [encoded.ids]
 
 
 def files_to_shards(directory: Path, corpus: str) -> Files:
     """This package: shards on the disk."""
-    import pipeline
+    import bpe_pipeline
 
-    tokenizer, encode_corpus = pipeline.Tokenizer.load(directory), pipeline.encode_corpus
+    tokenizer, encode_corpus = bpe_pipeline.Tokenizer.load(directory), bpe_pipeline.encode_corpus
 
     def ids(encoded: Any) -> Iterator[Any]:
         import numpy

@@ -132,11 +132,11 @@ def _different(size: int) -> bytes:
 
 # Texts on which trainers hang or are a hundred times slower than on prose, made by size; None: of the reference.
 SHAPES: dict[str, Callable[[int], bytes] | None] = {
-    "prose as one single piece": None,
-    "DNA without spaces: one piece": lambda size: random.Random(1).randbytes(size).translate(_BASES),
-    "one letter: one piece": lambda size: b"a" * size,
-    "the same piece of two bytes": lambda size: b" a" * (size // 2),
-    "different random pieces of ten bytes": _different,
+    "prose as one single pre-token": None,
+    "DNA without spaces: one pre-token": lambda size: random.Random(1).randbytes(size).translate(_BASES),
+    "one letter: one pre-token": lambda size: b"a" * size,
+    "the same pre-token of two bytes": lambda size: b" a" * (size // 2),
+    "different random pre-tokens of ten bytes": _different,
 }
 
 
@@ -253,10 +253,10 @@ def cluster(session: Session, arguments: Arguments, opened: Sequence[Corpus]) ->
 
 _WORKER = """
 import operator, time
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
-from pipeline.commands.preload import TRAINING
-from pipeline.run.workers import executor_for
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.commands.preload import TRAINING
+from bpe_pipeline.run.workers import executor_for
 before = time.perf_counter()
 with executor_for(make_options(TrainOptions, {"workers": 2}), TRAINING) as executor:
     list(executor.run(operator.pos, [1]))
@@ -278,7 +278,7 @@ def startup(session: Session, arguments: Arguments, opened: Sequence[Corpus]) ->
         training = ours.train_argv(text, Path("run"), task.vocab_size, task.pattern, session.special_token)
         commands = {
             "python alone": [*python, "pass"],
-            "import pipeline": [*python, "import pipeline"],
+            "import bpe_pipeline": [*python, "import bpe_pipeline"],
             "a worker answers": [*python, _WORKER],
             f"{ours.NAME} --version": [*ours.command(), "--version"],
             f"{ours.NAME} train, 1 MB": training,

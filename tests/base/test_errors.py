@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.base.errors import InputError, PipelineError, UsageError, os_error_as, shown, unfit
+from bpe_pipeline.base.errors import InputError, PipelineError, UsageError, os_error_as, shown, unfit
 
 
 def test_messages_are_one_line() -> None:

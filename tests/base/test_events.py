@@ -2,7 +2,7 @@
 
 import warnings
 
-from pipeline.base.events import Advanced, Notice, warn_of
+from bpe_pipeline.base.events import Advanced, Notice, warn_of
 
 
 def test_warnings_are_one_line_and_other_events_are_silent() -> None:

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pytest
 import worker_tasks
 
-from pipeline.base.errors import RunDirectoryError
-from pipeline.base.log import log_to
+from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.base.log import log_to
 
 
 @pytest.mark.parametrize("sized", [True, False], ids=["queues have a size", "queues have none, as on macOS"])
@@ -26,7 +26,7 @@ def test_records_of_all_processes_arrive(
         results = worker_tasks.results_of(2, worker_tasks.log_lines, [range(300), range(300, 600)])
     assert results == {0: 300, 1: 300}
     text = path.read_text()
-    assert all(f"pipeline: coordinator's line {number}\n" in text for number in range(50))
+    assert all(f"bpe_pipeline: coordinator's line {number}\n" in text for number in range(50))
     assert all(f"line {number} of process" in text for number in range(600))
     assert capfd.readouterr().err == ""
 
@@ -55,7 +55,7 @@ def test_a_short_run_does_not_wait_for_its_log_and_appends_to_it(tmp_path: Path)
 
 
 def test_logger_has_its_previous_settings_after_overlapping_runs(tmp_path: Path) -> None:
-    logger = logging.getLogger("pipeline")
+    logger = logging.getLogger("bpe_pipeline")
     before = (logger.level, logger.propagate, list(logger.handlers))
     first, second = log_to(tmp_path / "a.txt"), log_to(tmp_path / "b.txt")
     first.__enter__()

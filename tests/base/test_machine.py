@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from pipeline.base import machine
+from bpe_pipeline.base import machine
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.base.errors import UsageError
-from pipeline.base.memory import Grant
-from pipeline.base.units import parse_bytes
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.memory import Grant
+from bpe_pipeline.base.units import parse_bytes
 
 GRANT = Grant(bytes=30 << 20, limit_bytes=200 << 20, taken_bytes=50 << 20, worker_bytes=20 << 20, count=3, on_one=3)
 

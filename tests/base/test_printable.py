@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.base.printable import BYTE_CHARACTERS, BYTE_ORDER, printable, printable_lines, without_secrets
+from bpe_pipeline.base.printable import BYTE_CHARACTERS, BYTE_ORDER, printable, printable_lines, without_secrets
 
 
 @pytest.mark.parametrize(

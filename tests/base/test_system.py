@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base import system
+from bpe_pipeline.base import system
 
 
 def test_files_and_directories_are_flushed_and_missing_ones_are_an_error(tmp_path: Path) -> None:

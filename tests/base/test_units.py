@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.base.units import format_apart, format_limit, format_share, parse_bytes
+from bpe_pipeline.base.units import format_apart, format_limit, format_share, parse_bytes
 
 
 def test_different_sizes_look_different():

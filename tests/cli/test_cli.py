@@ -14,10 +14,10 @@ import pytest
 import yaml
 from command import refused, run, run_process, succeeded
 
-import pipeline
-from pipeline import __version__
-from pipeline.cli import all_commands
-from pipeline.commands.declaration import TITLES
+import bpe_pipeline
+from bpe_pipeline import __version__
+from bpe_pipeline.cli import all_commands
+from bpe_pipeline.commands.declaration import TITLES
 
 EOT = "<|endoftext|>"
 
@@ -26,7 +26,7 @@ def test_version_and_env() -> None:
     assert run("--version").stdout == f"bpe-pipeline {__version__}\n"
     facts = run("env").stdout
     assert "pyarrow" in facts
-    assert re.search(r"^installed in  +.*/pipeline$[^$]*^default workers", facts, re.MULTILINE)
+    assert re.search(r"^installed in  +.*/bpe_pipeline$[^$]*^default workers", facts, re.MULTILINE)
 
 
 def test_help_lists_commands_in_order_of_use_and_flags_in_groups() -> None:
@@ -148,7 +148,7 @@ def test_only_an_address_that_follows_ray_is_its_own(words: str, address: str | 
 def test_special_tokens_that_separate_are_not_counted(tmp_path: Path) -> None:
     for text, options, said in (
         (EOT.join(["low lower", "newest", "widest"]), ["<|im_start|>"], "3 documents"),
-        ("<pad>one<pad>one<pad>" * 20, ["<pad>", "--pad-token", "<pad>"], "40 pieces, of which 1 are different"),
+        ("<pad>one<pad>one<pad>" * 20, ["<pad>", "--pad-token", "<pad>"], "40 pre-tokens, of which 1 are different"),
     ):
         (tmp_path / "a.txt").write_text(text)
         words = ["train", "a.txt", "--output", "run", "--overwrite", "--vocab-size", 262, "--special-token", *options]
@@ -162,7 +162,7 @@ def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
     output = tmp_path / "run"
     words = ["--output", output, "--vocab-size", "260", "--special-token", "<é>", "--pattern", "é| ?low|."]
     assert "incomplete" not in succeeded(in_c("train", tmp_path / "a.txt", *words)).stderr
-    tokenizer = pipeline.Tokenizer.load(output / "tokenizer")
+    tokenizer = bpe_pipeline.Tokenizer.load(output / "tokenizer")
     assert "<é>" in tokenizer.special_tokens
     for text in ("é<é>low", "中 é"):
         found = in_c("encode", "--tokenizer", output, "--text", text)
@@ -186,7 +186,7 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
     log = (tmp_path / "run" / "log.txt").read_text()
     for shown in (result.stderr, log):
         assert " DEBUG " in shown
-        assert "different pieces in" in shown  # a worker's
+        assert "different pre-tokens in" in shown  # a worker's
     assert " DEBUG " not in run("-v", "env").stdout
     quiet = run("train", text, "-o", tmp_path / "other", "--vocab-size", 400)
     assert " DEBUG " not in quiet.stderr + (tmp_path / "other" / "log.txt").read_text()
@@ -203,7 +203,9 @@ def test_json_is_the_result_alone(text: Path, tmp_path: Path) -> None:
     assert {line.split()[0] for line in found} == set(all_commands())
     assert found["decode --tokenizer a 39 255"] == {"text": "H\ufffd"}
     assert found["decode --tokenizer a shards"]["text"].startswith((tmp_path / "a.txt").read_text())
-    assert found["encode --tokenizer a --text low --text er"]["ids"][0] == pipeline.load(tmp_path / "a").encode("low")
+    assert found["encode --tokenizer a --text low --text er"]["ids"][0] == bpe_pipeline.load(tmp_path / "a").encode(
+        "low"
+    )
 
 
 def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
@@ -218,14 +220,14 @@ def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
 
 _LOST = """
 import os, signal, sys
-import pipeline.__main__ as main
-import pipeline.cli
+import bpe_pipeline.__main__ as main
+import bpe_pipeline.cli
 
 class Callback:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)  # Python loses what is raised here
 
-pipeline.cli.run = lambda words: 0 if Callback() else 1
+bpe_pipeline.cli.run = lambda words: 0 if Callback() else 1
 sys.exit(main.main())
 """
 

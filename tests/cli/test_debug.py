@@ -8,9 +8,9 @@ import click
 import pytest
 from command import run
 
-from pipeline import cli
-from pipeline.base.errors import InputError
-from pipeline.storage import RemoteError
+from bpe_pipeline import cli
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.storage import RemoteError
 
 FAILURES = [
     (InputError("a.txt is gone: bring it back"), 1, "a.txt is gone: bring it back"),
@@ -41,7 +41,9 @@ def test_debug_prints_the_traceback() -> None:
 
 
 def test_core_import_failure_is_one_line() -> None:
-    program = "import sys; sys.modules['pipeline._core'] = None; from pipeline.__main__ import main; sys.exit(main())"
+    program = (
+        "import sys; sys.modules['bpe_pipeline._core'] = None; from bpe_pipeline.__main__ import main; sys.exit(main())"
+    )
     for words, traceback in (["env"], False), (["env", "--debug"], True):
         command = [sys.executable, "-P", "-c", program, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from command import run_here
 
-from pipeline import cli
-from pipeline.base.errors import InputError
-from pipeline.base.events import Notice, warn_of
+from bpe_pipeline import cli
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.base.events import Notice, warn_of
 
 HOSTILE = "a\x1bc\r\nFORGED\x07\x7f\x9b\u2028\u202e\u2066z"
 SHOWN = r"a\u001bc\r\nFORGED\u0007\u007f\u009b\u2028\u202e\u2066z"

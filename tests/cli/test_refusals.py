@@ -19,9 +19,9 @@ import peers
 import pytest
 from command import files_in, refused, run, succeeded
 
-import pipeline
-from pipeline.base.units import format_bytes, parse_bytes
-from pipeline.run.directory import RUN, Directory
+import bpe_pipeline
+from bpe_pipeline.base.units import format_bytes, parse_bytes
+from bpe_pipeline.run.directory import RUN, Directory
 
 EOT = "<|endoftext|>"
 
@@ -68,7 +68,7 @@ def test_wrong_input_is_one_line(tmp_path: Path, words: str, code: int, named: s
         (tmp_path / name).write_bytes(data)
     for name in ("empty-directory", "odd/tokenizer.json"):
         (tmp_path / name).mkdir(parents=True)
-    pipeline.Tokenizer.from_merges([], [EOT]).save(tmp_path / "saved")
+    bpe_pipeline.Tokenizer.from_merges([], [EOT]).save(tmp_path / "saved")
     assert re.search(named, refused(run(*words.split(), cwd=tmp_path), code))
 
 
@@ -155,7 +155,7 @@ def is_alive(group: int) -> bool:
 def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: int, to_all: bool) -> None:
     """The exit code of the signal and one line within two seconds, and no worker is left; the same command resumes."""
     (tmp_path / "big.txt").write_text(peers.generated_text(3, 20_000) * 60)
-    command = [sys.executable, "-P", "-m", "pipeline", "train", "big.txt", "--output", "run", "--workers", "1"]
+    command = [sys.executable, "-P", "-m", "bpe_pipeline", "train", "big.txt", "--output", "run", "--workers", "1"]
     process = subprocess.Popen(
         [*command, "--chunk-size", "1MiB", "--vocab-size", "5000"],
         cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -183,7 +183,7 @@ def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: in
 
 @pytest.mark.parametrize("words", ["count - --output run", "encode - --tokenizer {0}", "decode --tokenizer {0}"])
 def test_sigterm_ends_a_command_that_waits_for_input(trained: Path, tmp_path: Path, words: str) -> None:
-    command = [sys.executable, "-P", "-m", "pipeline", *words.format(trained).split()]
+    command = [sys.executable, "-P", "-m", "bpe_pipeline", *words.format(trained).split()]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=tmp_path, **streams)
     assert process.stdin is not None
@@ -204,7 +204,7 @@ def test_sigterm_ends_a_command_that_waits_for_input(trained: Path, tmp_path: Pa
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a line of shell in which `bpe` is the command."""
-    script = script.replace("bpe", f"'{sys.executable}' -P -m pipeline")
+    script = script.replace("bpe", f"'{sys.executable}' -P -m bpe_pipeline")
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
 
 
@@ -236,11 +236,11 @@ def test_closed_streams_do_no_harm(trained: Path, text: Path, tmp_path: Path) ->
 def test_control_c_in_a_callback_is_not_lost() -> None:
     """Python's import system has such callbacks; what they raise is printed, and the program would go on."""
     script = (
-        "import sys, os, signal, time, weakref; import pipeline.__main__ as m\n"
+        "import sys, os, signal, time, weakref; import bpe_pipeline.__main__ as m\n"
         "class Thing: pass\n"
         "def die(_): os.kill(os.getpid(), signal.SIGINT); time.sleep(0.1)\n"
         "def work(words): thing = Thing(); kept = weakref.ref(thing, die); del thing; time.sleep(5); return 0\n"
-        "import pipeline.cli; pipeline.cli.run = work; sys.exit(m.main())"
+        "import bpe_pipeline.cli; bpe_pipeline.cli.run = work; sys.exit(m.main())"
     )
     result = subprocess.run([sys.executable, "-P", "-c", script], capture_output=True, text=True, check=False)
     assert result.returncode == 130
@@ -252,7 +252,7 @@ def test_control_c_in_a_callback_is_not_lost() -> None:
 def test_a_signal_during_start_prints_no_traceback(tmp_path: Path, delay_s: float, number: signal.Signals) -> None:
     """The interpreter's own start cannot be guarded: the delay starts when the package is imported."""
     script = (
-        "import sys, os, threading, signal, time; import pipeline.__main__ as m;"
+        "import sys, os, threading, signal, time; import bpe_pipeline.__main__ as m;"
         "sys.argv = ['x', 'train', '--dry-run'];"
         f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.kill(os.getpid(), {number:d}))).start();"
         "sys.exit(m.main())"

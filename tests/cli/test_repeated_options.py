@@ -4,10 +4,10 @@ import click
 import pytest
 from command import refused, run_here
 
-from pipeline.cli import all_commands
-from pipeline.pattern.token_rules import TokenRule
-from pipeline.run.make_options import parsed
-from pipeline.run.options import RECORDS
+from bpe_pipeline.cli import all_commands
+from bpe_pipeline.pattern.token_rules import TokenRule
+from bpe_pipeline.run.make_options import parsed
+from bpe_pipeline.run.options import RECORDS
 
 SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),

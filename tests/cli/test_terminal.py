@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from terminal import output_on_a_terminal
 
-from pipeline.base.printable import UNBOUNDED, wrapped
-from pipeline.cli import all_commands
-from pipeline.reports.parts import Table, as_text
-from pipeline.reports.result import Result
+from bpe_pipeline.base.printable import UNBOUNDED, wrapped
+from bpe_pipeline.cli import all_commands
+from bpe_pipeline.reports.parts import Table, as_text
+from bpe_pipeline.reports.result import Result
 
 WIDTHS = (60, 80, 100, 120)
 AS_IT_IS = ("decode",)  # prints text and ids, which no one breaks

@@ -16,13 +16,13 @@ from counter_files import columns_of, read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline import _core
-from pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
-from pipeline.counts import counter_file
-from pipeline.run import manifest
-from pipeline.run.directory import RUN, Directory
-from pipeline.run.values import parse_weight
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
+from bpe_pipeline.counts import counter_file
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import RUN, Directory
+from bpe_pipeline.run.values import parse_weight
 
 COUNTS = st.dictionaries(st.binary(min_size=1, max_size=20), st.integers(1, 1 << 40), max_size=20)
 WEIGHTS = ("1/3", "2.5", "1")
@@ -39,7 +39,7 @@ def weighted(count: int, weight: Fraction) -> int:
 def test_native_weights_are_exact_and_in_any_order(parts, source):
     expected = Counter()
     for counts, weight in parts:
-        expected.update({piece: weighted(count, weight) for piece, count in counts.items()})
+        expected.update({pre_token: weighted(count, weight) for pre_token, count in counts.items()})
     source.shuffle(parts)
     columns = [columns_of(Counter(counts))[0] for counts, _ in parts]
     fractions = [(weight.numerator, weight.denominator) for _, weight in parts]
@@ -83,10 +83,12 @@ def test_combine_command(runs: list[Path], tmp_path: Path) -> None:
     result = succeeded(run("combine", one, other, "--weight", "1", "--weight", "2.5", "--output", output))
     assert f"{one} x 1 + {other} x 2.5" in result.stdout
     expected = read(one / "counter.parquet")
-    expected.update({piece: weighted(n, Fraction(5, 2)) for piece, n in read(other / "counter.parquet").items()})
+    expected.update(
+        {pre_token: weighted(n, Fraction(5, 2)) for pre_token, n in read(other / "counter.parquet").items()}
+    )
     assert read(output / "counter.parquet") == expected
     facts = json.loads((output / "report.json").read_text())["corpus"]
-    assert (facts["pieces"], facts["different_pieces"], facts["files"]) == (expected.total(), len(expected), 2)
+    assert (facts["pre_tokens"], facts["different_pre_tokens"], facts["files"]) == (expected.total(), len(expected), 2)
     succeeded(run("merge", output, "--vocab-size", 400))
     mixed = manifest.require(output)
     succeeded(run("combine", other, one, "--weight", "2.5", "--weight", "1", "--output", output))  # in another order
@@ -99,28 +101,28 @@ def test_combine_command(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path: Path) -> None:
-    mixed = pipeline.combine_runs(runs, output=tmp_path / "mix")
-    [tokenizer] = pipeline.merge_run(mixed, vocab_size=500).values()
+    mixed = bpe_pipeline.combine_runs(runs, output=tmp_path / "mix")
+    [tokenizer] = bpe_pipeline.merge_run(mixed, vocab_size=500).values()
     files = [f"{path}.txt" for path in runs]
-    assert tokenizer.merges == pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
-    third = pipeline.import_counts({" the": 7}, output=tmp_path / "third")
-    nested = pipeline.combine_runs([mixed, third], [4, "1"], output=tmp_path / "nested")
-    straight = pipeline.combine_runs([*runs, third], [4, 4, 1], output=tmp_path / "straight")
+    assert tokenizer.merges == bpe_pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
+    third = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "third")
+    nested = bpe_pipeline.combine_runs([mixed, third], [4, "1"], output=tmp_path / "nested")
+    straight = bpe_pipeline.combine_runs([*runs, third], [4, 4, 1], output=tmp_path / "straight")
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
 
 
 def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path: Path) -> None:
     (one, other), both = runs, tmp_path / "both"
-    pipeline.combine_runs(runs, output=both)
+    bpe_pipeline.combine_runs(runs, output=both)
     copied = shutil.copytree(one, tmp_path / "copied")
     third = tmp_path / "third.txt"
     third.write_text("a third text")
-    overlapping = pipeline.count([third, f"{one}.txt"], output=tmp_path / "overlapping").directory
-    imported = pipeline.import_counts({" the": 7}, output=tmp_path / "imported")
-    again = pipeline.import_counts({" the": 7}, output=tmp_path / "again")
+    overlapping = bpe_pipeline.count([third, f"{one}.txt"], output=tmp_path / "overlapping").directory
+    imported = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "imported")
+    again = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "again")
     merged = tmp_path / "merged"
-    pipeline.merge_run(both, vocab_size=300, output=merged)
-    nested = pipeline.combine_runs([both, imported], output=tmp_path / "nested")
+    bpe_pipeline.merge_run(both, vocab_size=300, output=merged)
+    nested = bpe_pipeline.combine_runs([both, imported], output=tmp_path / "nested")
     for first, second, text in (
         (one, copied, f"{one}.txt"),
         (both, one, f"{one}.txt"),
@@ -134,12 +136,12 @@ def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path:
         (nested, again, "a mapping"),
     ):
         with pytest.raises(UsageError, match="sum would count twice") as refused_with:
-            pipeline.combine_runs([first, second], output=tmp_path / "sum")
+            bpe_pipeline.combine_runs([first, second], output=tmp_path / "sum")
         for named in (first, second, text):
             assert str(named) in str(refused_with.value)
     languages = {"one": one, "same": copied}
     with pytest.raises(UsageError, match="sum would count twice"):
-        pipeline.train_parity(languages, vocab_size=300, output=tmp_path / "sum")
+        bpe_pipeline.train_parity(languages, vocab_size=300, output=tmp_path / "sum")
     assert not (tmp_path / "sum").exists()
 
 
@@ -148,16 +150,18 @@ def test_runs_with_other_texts_of_the_same_files_are_combined(runs: list[Path], 
     rows = tmp_path / "rows.jsonl"
     rows.write_text('{"text": "a b", "title": "c"}\n' * 9)
     texts, titles = (
-        pipeline.count(rows, text_field=name, output=tmp_path / name).directory for name in ("text", "title")
+        bpe_pipeline.count(rows, text_field=name, output=tmp_path / name).directory for name in ("text", "title")
     )
     weighted = tmp_path / "weighted"
-    pipeline.count([f"{runs[0]}.txt", f"{runs[1]}.txt"], weights=["1", "0"], output=weighted)
-    pipeline.combine_runs([texts, titles, weighted, runs[1]], output=tmp_path / "sum")
-    copied = pipeline.count(shutil.copy(f"{runs[0]}.txt", tmp_path / "copy.txt"), output=tmp_path / "copied").directory
+    bpe_pipeline.count([f"{runs[0]}.txt", f"{runs[1]}.txt"], weights=["1", "0"], output=weighted)
+    bpe_pipeline.combine_runs([texts, titles, weighted, runs[1]], output=tmp_path / "sum")
+    copied = bpe_pipeline.count(
+        shutil.copy(f"{runs[0]}.txt", tmp_path / "copy.txt"), output=tmp_path / "copied"
+    ).directory
     result = succeeded(run("combine", runs[0], copied, "--output", tmp_path / "twice"))
     assert "counts 1 file that other runs seem to count too" in result.stderr
     assert f"copy.txt has the size and the samples of {runs[0]}.txt" in result.stderr
-    mixed = pipeline.combine_runs([texts, copied], output=tmp_path / "mixed")
+    mixed = bpe_pipeline.combine_runs([texts, copied], output=tmp_path / "mixed")
     shutil.rmtree(texts)
     result = succeeded(run("combine", mixed, runs[1], "--output", tmp_path / "more"))
     assert f"{texts}, whose counts are in {mixed}, is gone or was counted again" in result.stderr
@@ -168,20 +172,20 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         "--pattern": {"pattern": "llama3"},
         "--special-token": {"special_tokens": ["<x>"]},
         "--errors": {"errors": "skip"},
-        "--max-piece-bytes": {"max_piece_bytes": 8},
+        "--max-pre-token-bytes": {"max_pre_token_bytes": 8},
     }.items():
-        pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
+        bpe_pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
-            pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+            bpe_pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     other = manifest.require(runs[1])
     older = replace(other, directory=Directory(tmp_path / "other", RUN))
     cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
     manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
-        pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+        bpe_pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     manifest.save(older)
     with pytest.raises(RunDirectoryError, match="not completely counted"):
-        pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+        bpe_pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     one, other = runs
     for listed, weights, output, error, message in (
         ([one, other], [1], "mix", UsageError, "1 weight for 2 runs: give one for each"),
@@ -192,13 +196,13 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         ([one, other], [10**18, "1/10"], "mix", UsageError, "ratios have at most 18 digits"),
     ):
         with pytest.raises(error, match=message):
-            pipeline.combine_runs(listed, weights, output=tmp_path / output)
+            bpe_pipeline.combine_runs(listed, weights, output=tmp_path / output)
     assert not (tmp_path / "mix").exists()
 
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[Path]:
-    """Two directories and a file, with pieces in common, several times in each."""
+    """Two directories and a file, with pre-tokens in common, several times in each."""
     generator = random.Random(5)
     for name, files in (("a", 3), ("b", 2)):
         (tmp_path / name).mkdir()
@@ -217,7 +221,7 @@ def expected(inputs: list[Path], weights: tuple[str, ...]) -> Counter[bytes]:
     for path, weight in zip(inputs, (one / least for one in fractions), strict=True):
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         counts = sum((oracle_counting.count(file.read_bytes()) for file in files), Counter())
-        total.update({piece: weighted(count, weight) for piece, count in counts.items()} if weight else {})
+        total.update({pre_token: weighted(count, weight) for pre_token, count in counts.items()} if weight else {})
     return total
 
 
@@ -232,7 +236,7 @@ def test_weights_of_inputs_in_any_chunks(inputs: list[Path], tmp_path: Path, wei
         options = ["--chunk-size", chunk_size, "--workers", workers, "--output", home]
         succeeded(run("count", *inputs, *words(weights), *options))
         assert read(home / "counter.parquet") == expected(inputs, weights)
-        assert "their sum, " in pipeline.verify_run(home)["chunks' counters"]
+        assert "their sum, " in bpe_pipeline.verify_run(home)["chunks' counters"]
 
 
 def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tmp_path: Path) -> None:
@@ -251,7 +255,7 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     assert "counting kept" in merged.stdout
     assert read(home / "counter.parquet") == wanted
     report = json.loads((home / "report.json").read_text())
-    assert (report["corpus"]["weights"], report["corpus"]["pieces"]) == (shown, wanted.total())
+    assert (report["corpus"]["weights"], report["corpus"]["pre_tokens"]) == (shown, wanted.total())
     assert f"weights      {shown}" in run("info", home).stdout
     succeeded(run("report", home))
     succeeded(run("merge", home, "--vocab-size", 262))  # with the weights that it has
@@ -276,15 +280,15 @@ def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs:
     for index, by in enumerate(("1", "1/100", "1000/7", "0.3")):
         scaled = [str(Fraction(weight) * Fraction(by)) for weight in ("1", "0.7", "100")]
         home, mixed = tmp_path / f"inputs-{index}", tmp_path / f"runs-{index}"
-        pipeline.train(inputs, output=home, weights=scaled, vocab_size=275, min_frequency=2)
-        pipeline.merge_run(pipeline.combine_runs(runs, scaled[1:], output=mixed), vocab_size=600)
+        bpe_pipeline.train(inputs, output=home, weights=scaled, vocab_size=275, min_frequency=2)
+        bpe_pipeline.merge_run(bpe_pipeline.combine_runs(runs, scaled[1:], output=mixed), vocab_size=600)
         of_inputs.add((home / "tokenizer/tokenizer.json").read_bytes())
         of_runs.add((mixed / "tokenizer/tokenizer.json").read_bytes())
-        advice = [pipeline.report(one).numbers.merged for one in (home, mixed)]
+        advice = [bpe_pipeline.report(one).numbers.merged for one in (home, mixed)]
         of_runs.add(repr(advice))
     assert (len(of_inputs), len(of_runs)) == (1, 2)
-    plain = pipeline.train(inputs, output=tmp_path / "plain", vocab_size=275, min_frequency=2)
-    even = pipeline.train(inputs, output=tmp_path / "even", weights=[7, 7, 7], vocab_size=275, min_frequency=2)
+    plain = bpe_pipeline.train(inputs, output=tmp_path / "plain", vocab_size=275, min_frequency=2)
+    even = bpe_pipeline.train(inputs, output=tmp_path / "even", weights=[7, 7, 7], vocab_size=275, min_frequency=2)
     assert (even.merges, manifest.require(tmp_path / "even").manifest.weights) == (plain.merges, ())
     succeeded(
         run(
@@ -304,54 +308,58 @@ def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs:
 @pytest.mark.parametrize("weight", ["1", "100", "1/100"])
 def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -> None:
     counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3, "er": 2}}
-    homes = [pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
-    mixed = pipeline.combine_runs(homes, ["1", weight], output=tmp_path / "mixed")
-    again = pipeline.combine_runs([mixed], output=tmp_path / "again")
+    homes = [bpe_pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
+    mixed = bpe_pipeline.combine_runs(homes, ["1", weight], output=tmp_path / "mixed")
+    again = bpe_pipeline.combine_runs([mixed], output=tmp_path / "again")
     vocab_size = 257 + 5  # l o, lo w, e r, and at last e s, es t
     for home in (mixed, again):
-        pipeline.merge_run(home, vocab_size=vocab_size)
-        assert pipeline.report(home).numbers.merged.last_count == 3
+        bpe_pipeline.merge_run(home, vocab_size=vocab_size)
+        assert bpe_pipeline.report(home).numbers.merged.last_count == 3
         assert "its last pair occurred 3 times, fewer than 20" in (home / "report.json").read_text()
     shown = (mixed / "report.txt").read_text()
     assert ("occurred 300 times, counted with the weights" in shown) == (weight == "100")
-    swept = pipeline.sweep(homes, weights={"seldom": [weight]}, vocab_size=vocab_size, output=tmp_path / "sweep")
+    swept = bpe_pipeline.sweep(homes, weights={"seldom": [weight]}, vocab_size=vocab_size, output=tmp_path / "sweep")
     assert [point.last_count for point in swept.points] == [3]
     assert "text" in [one.about for one in swept.recommendation.advice]
     homes[1].rename(tmp_path / "gone")
-    pipeline.report(mixed)
+    bpe_pipeline.report(mixed)
     assert ("in the weighted counts" in (mixed / "report.json").read_text()) == (weight != "1")
 
 
 def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path) -> None:
-    pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, chunk_size=300, vocab_size=265)
+    bpe_pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, chunk_size=300, vocab_size=265)
     kept, other = (tmp_path / "run" / "counts" / f"input-00{number}.parquet" for number in range(2))
     with counter_file.open_counter(kept) as right, counter_file.open_counter(other) as wrong:
         mark, columns, statistics = right.fingerprint, list(wrong.read_all()), wrong.statistics
     counter_file.write_counter(kept, iter(columns), fingerprint=mark, statistics=statistics)
     with pytest.raises(RunDirectoryError, match="is not the sum of the counters"):
-        pipeline.verify_run(tmp_path / "run")
+        bpe_pipeline.verify_run(tmp_path / "run")
 
 
 def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path], tmp_path: Path) -> None:
-    counted = pipeline.import_counts({"low": 1}, output=tmp_path / "counts")
+    counted = bpe_pipeline.import_counts({"low": 1}, output=tmp_path / "counts")
     twice, output = [*inputs, inputs[0] / "1.txt"], tmp_path / "run"
     superwords = {"superwords_from": 260, "vocab_size": 265}
     for doing, error in {
-        lambda: pipeline.train(inputs, weights=["1"], output=output): "1 weight for 3 inputs: give one for each, and",
-        lambda: pipeline.train(inputs, weights=["0", "0", "0"], output=output): "not all of them 0",
-        lambda: pipeline.train(inputs, weights=WEIGHTS, output=output, **superwords): "`combine` these runs with --w",
-        lambda: pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
-        lambda: pipeline.train_from_iterator(["low"], weights=[1], output=output): "'weights' means nothing here",
-        lambda: pipeline.import_counts({"low": 1}, weights=[1], output=output): "'weights' means nothing here",
-        lambda: pipeline.merge_run(counted, weights=[2]): "has no inputs",
+        lambda: bpe_pipeline.train(
+            inputs, weights=["1"], output=output
+        ): "1 weight for 3 inputs: give one for each, and",
+        lambda: bpe_pipeline.train(inputs, weights=["0", "0", "0"], output=output): "not all of them 0",
+        lambda: bpe_pipeline.train(
+            inputs, weights=WEIGHTS, output=output, **superwords
+        ): "`combine` these runs with --w",
+        lambda: bpe_pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
+        lambda: bpe_pipeline.train_from_iterator(["low"], weights=[1], output=output): "'weights' means nothing here",
+        lambda: bpe_pipeline.import_counts({"low": 1}, weights=[1], output=output): "'weights' means nothing here",
+        lambda: bpe_pipeline.merge_run(counted, weights=[2]): "has no inputs",
     }.items():
         with pytest.raises(UsageError, match=error):
             doing()
     assert not output.exists()
-    pipeline.train(inputs, output=output, weights=WEIGHTS, vocab_size=265)
-    for home in (output, pipeline.combine_runs([output], output=tmp_path / "mixed")):
+    bpe_pipeline.train(inputs, output=output, weights=WEIGHTS, vocab_size=265)
+    for home in (output, bpe_pipeline.combine_runs([output], output=tmp_path / "mixed")):
         with pytest.raises(UsageError, match="`combine` these runs with --weight"):
-            pipeline.merge_run(home, **superwords, overwrite=True)
+            bpe_pipeline.merge_run(home, **superwords, overwrite=True)
 
 
 def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
@@ -359,24 +367,26 @@ def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
     weights, options = [*["1"] * 32, "3"], {"output": tmp_path / "run", "vocab_size": 258}
     for path in many:
         path.write_text(f"low low {path.stem}")
-    pipeline.train(many, **options)
+    bpe_pipeline.train(many, **options)
     with pytest.raises(UsageError, match="are not kept apart; name at most 256"):
-        pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)
-    pipeline.train(many, **options, weights=weights, overwrite=True)
+        bpe_pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)
+    bpe_pipeline.train(many, **options, weights=weights, overwrite=True)
     assert read(tmp_path / "run" / "counter.parquet")[b"low"] == 35
 
 
 def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.txt").write_text(peers.generated_text(3, 400))
-    pipeline.train("a.txt", output="a", vocab_size=300)
+    bpe_pipeline.train("a.txt", output="a", vocab_size=300)
     before = Path("a/run.json").read_bytes()
-    pipeline.combine_runs(["a"], output="b")  # as if the command had been stopped before it merged
+    bpe_pipeline.combine_runs(["a"], output="b")  # as if the command had been stopped before it merged
     for _ in ("resumed", "kept"):
         succeeded(run("merge", "a", "--output", "b", "--vocab-size", 280, "--min-frequency", 2, "--quiet"))
     assert Path("a/run.json").read_bytes() == before
     assert read(Path("b/counter.parquet")) == read(Path("a/counter.parquet"))
-    pipeline.merge_run("a", vocab_size=280, min_frequency=2, output="a", overwrite=True)  # the same, in its own place
+    bpe_pipeline.merge_run(
+        "a", vocab_size=280, min_frequency=2, output="a", overwrite=True
+    )  # the same, in its own place
     assert Path("b/tokenizer/tokenizer.json").read_bytes() == Path("a/tokenizer/tokenizer.json").read_bytes()
     for words in ("info b", "report b", "verify b", "export b --output c"):
         succeeded(run(*words.split()))
@@ -385,10 +395,10 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
         assert "too small" in refused(run("merge", "a", "--output", output, "--vocab-size", 100, *more), 2)
     assert Path("b/run.json").read_bytes() == before
     Path("d.txt").write_text(peers.generated_text(4, 400))
-    pipeline.train("d.txt", output="d", vocab_size=300)
+    bpe_pipeline.train("d.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
     assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
-    pipeline.train_parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
-    pipeline.merge_run("p", vocab_size=280, output="q")  # chosen by the same languages
+    bpe_pipeline.train_parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
+    bpe_pipeline.merge_run("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()
     assert not Path("e").exists()

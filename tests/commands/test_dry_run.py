@@ -12,8 +12,8 @@ import tasks_here
 from command import refused, run, succeeded
 from peers import generated_text
 
-import pipeline
-from pipeline.base.units import format_bytes, parse_bytes
+import bpe_pipeline
+from bpe_pipeline.base.units import format_bytes, parse_bytes
 
 DOCUMENTS = [generated_text(seed, 300) for seed in range(150)]
 TEXT = "\n".join(DOCUMENTS)
@@ -69,21 +69,21 @@ def test_forecasts_hold(name, tmp_path):
     text_bytes = parse_bytes(re.search(r"about ([\d.]+ .iB) of text", plan["corpus"])[1])
     again = planned(words)
     assert re.search(r"\(counting 1 s, .*, from a sample of .* and the counter that exists", again["time"])
-    pieces = float(f"{report['corpus']['different_pieces']:.2g}")
-    assert again["different pieces"].startswith(f"about {pieces:,.0f}, ")
+    pre_tokens = float(f"{report['corpus']['different_pre_tokens']:.2g}")
+    assert again["different pre-tokens"].startswith(f"about {pre_tokens:,.0f}, ")
     assert between(sum(counter.stat().st_size for counter in counters), again["disk"])
     assert 0.9 <= text_bytes / sum(len(text.encode()) for text in DOCUMENTS) <= 1.15
 
 
 def test_dry_run_of_a_combination_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
-    one, two = (pipeline.import_counts({name: 5, "b": 2}, output=tmp_path / name) for name in ("low", "new"))
+    one, two = (bpe_pipeline.import_counts({name: 5, "b": 2}, output=tmp_path / name) for name in ("low", "new"))
     shown = run("combine", one, two, "--output", tmp_path / "both", "--dry-run").stdout
-    assert "different pieces  2 to 4" in shown
+    assert "different pre-tokens  2 to 4" in shown
     size = sum((path / "counter.parquet").stat().st_size for path in (one, two))
     assert re.search(rf"^disk +.* to {re.escape(format_bytes(size))} for the counter$", shown, re.MULTILINE)
     assert re.search(r"^memory +\d.* to \d", shown, re.MULTILINE)
     assert not (tmp_path / "both").exists()
-    pipeline.combine_runs([one, two], output=tmp_path / "both")
+    bpe_pipeline.combine_runs([one, two], output=tmp_path / "both")
     assert (tmp_path / "both" / "counter.parquet").stat().st_size <= size
     (two / "counter.parquet").unlink()
     assert "is not completely counted" in refused(run("combine", one, two, "--dry-run"), 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command import refused, run, run_here, succeeded
 
-import pipeline
+import bpe_pipeline
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -46,7 +46,7 @@ def test_info_of_a_tokenizer_agrees_with_tokenizers(text: Path, tmp_path: Path) 
 
 def test_info_of_a_run_in_python_and_as_the_command_prints_it(trained: Path, shards: Path) -> None:
     for path in (trained, trained / "tokenizer", shards):
-        info = pipeline.info(path)
+        info = bpe_pipeline.info(path)
         assert repr(info) == run_here("info", path).stdout.rstrip("\n")
         assert json.loads(json.dumps(info.to_json())) == _facts(path)
     facts = _facts(trained)
@@ -74,6 +74,6 @@ def test_info_of_shards_agrees_with_numpy_and_with_the_tokenizer(shards: Path, t
     ids = np.concatenate([np.load(shards / name) for name in facts["files"]])
     assert facts["tokens"] == len(ids)
     assert facts["documents"] == int((ids == facts["special_tokens"]["<|endoftext|>"]).sum())
-    assert facts["vocab_size"] == len(pipeline.Tokenizer.load(trained / "tokenizer").vocab)
+    assert facts["vocab_size"] == len(bpe_pipeline.Tokenizer.load(trained / "tokenizer").vocab)
     assert facts["tokenizer"] == _facts(trained / "tokenizer")["fingerprint"]
     assert "npy of uint16" in run("info", shards).stdout

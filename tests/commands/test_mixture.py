@@ -12,10 +12,10 @@ from command import refused, run, succeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.run import manifest
-from pipeline.run.mixture import Mixture, parse_shares, parse_temperature
+import bpe_pipeline
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.mixture import Mixture, parse_shares, parse_temperature
 
 SIZES = st.dictionaries(st.text("abcd", min_size=1, max_size=3), st.integers(1, 10**12), min_size=2, max_size=6)
 TEMPERATURES = st.sampled_from(["1", "1.5", "2", "3", "100", "inf"])
@@ -132,48 +132,50 @@ def test_a_temperature_is_the_weights_that_it_prints(inputs: list[Path], tmp_pat
     last = (tmp_path / "evened/report.txt").read_text().partition("Mixture")[2].partition("/sw ")[2].split()
     assert last[2:4] == [texts[2]["weight"], "5.00%"]
     assert "temperature 3" in run("info", tmp_path / "evened").stdout
-    assert "their sum, " in pipeline.verify_run(tmp_path / "evened")["chunks' counters"]
+    assert "their sum, " in bpe_pipeline.verify_run(tmp_path / "evened")["chunks' counters"]
 
 
 def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_path: Path) -> None:
     home, options = tmp_path / "run", {"vocab_size": 400}
-    as_counted = pipeline.train(inputs, output=home, **options)
+    as_counted = bpe_pipeline.train(inputs, output=home, **options)
     for path in inputs:
         path.rename(f"{path}.away")
     with pytest.raises(RunDirectoryError, match="without --temperature, not with '3'"):
-        pipeline.merge_run(home, temperature=3)
+        bpe_pipeline.merge_run(home, temperature=3)
     written = {path: path.stat().st_mtime_ns for path in (home / "counts").iterdir()}
-    merged = pipeline.merge_run(home, temperature="inf", overwrite=True, **options)[400]
+    merged = bpe_pipeline.merge_run(home, temperature="inf", overwrite=True, **options)[400]
     assert merged.merges != as_counted.merges
     assert [share for *_, share in manifest.require(home).manifest.texts] == pytest.approx([1 / 3] * 3, rel=1e-4)
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert pipeline.merge_run(home, vocab_size=380)[380].merges == merged.merges[:123]  # with the weights that it has
-    again = pipeline.merge_run(home, temperature=1, overwrite=True, **options)[400]
+    assert (
+        bpe_pipeline.merge_run(home, vocab_size=380)[380].merges == merged.merges[:123]
+    )  # with the weights that it has
+    again = bpe_pipeline.merge_run(home, temperature=1, overwrite=True, **options)[400]
     assert again.merges == as_counted.merges
     assert not manifest.require(home).manifest.weighted
     for path in inputs:
         Path(f"{path}.away").rename(path)
-    evened = pipeline.train(inputs, output=tmp_path / "evened", temperature="inf", **options)
+    evened = bpe_pipeline.train(inputs, output=tmp_path / "evened", temperature="inf", **options)
     assert evened.merges == merged.merges
 
 
 def test_a_corpus_that_grew_has_weights_of_all_its_bytes(inputs: list[Path], tmp_path: Path) -> None:
     how = {"vocab_size": 400, "temperature": 2}
-    pipeline.train(inputs, output=tmp_path / "run", **how)
+    bpe_pipeline.train(inputs, output=tmp_path / "run", **how)
     text = (inputs[2] / "0.txt").read_text() + "\n"
     (inputs[2] / "2.txt").write_text(text * 3)
-    grown = pipeline.train(inputs, output=tmp_path / "run", **how)
-    assert grown.merges == pipeline.train(inputs, output=tmp_path / "new", **how).merges
+    grown = bpe_pipeline.train(inputs, output=tmp_path / "run", **how)
+    assert grown.merges == bpe_pipeline.train(inputs, output=tmp_path / "new", **how).merges
     (inputs[2] / "2.txt").write_text(text)  # the same text as one file or two
     (inputs[2] / "3.txt").write_text(text * 2)
-    assert grown.merges == pipeline.train(inputs, output=tmp_path / "split", **how).merges
-    reordered = pipeline.train([*reversed(inputs)], output=tmp_path / "reordered", **how)
+    assert grown.merges == bpe_pipeline.train(inputs, output=tmp_path / "split", **how).merges
+    reordered = bpe_pipeline.train([*reversed(inputs)], output=tmp_path / "reordered", **how)
     assert grown.merges == reordered.merges
 
 
 def test_a_run_that_was_stopped_while_counting_keeps_its_temperature(inputs: list[Path], tmp_path: Path) -> None:
     how = {"vocab_size": 400, "temperature": 2}
-    whole = pipeline.train(inputs, output=tmp_path / "run", **how)
+    whole = bpe_pipeline.train(inputs, output=tmp_path / "run", **how)
     stopped = manifest.require(tmp_path / "run")  # as it was while chunks were counted
     manifest.save(
         manifest.Run(
@@ -182,19 +184,21 @@ def test_a_run_that_was_stopped_while_counting_keeps_its_temperature(inputs: lis
         )
     )
     (tmp_path / "run/merges.parquet").unlink()
-    resumed = pipeline.train(output=tmp_path / "run", vocab_size=400)
+    resumed = bpe_pipeline.train(output=tmp_path / "run", vocab_size=400)
     assert resumed.merges == whole.merges
 
 
 def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_path: Path) -> None:
-    runs = [pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
-    mixed = pipeline.combine_runs(runs, temperature=3, shares={"sw": "5%"}, output=tmp_path / "mixed")
-    tokenizer = pipeline.merge_run(mixed, vocab_size=400)[400]
-    trained = pipeline.train(inputs, temperature=3, shares={"sw": 0.05}, output=tmp_path / "trained", vocab_size=400)
+    runs = [bpe_pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
+    mixed = bpe_pipeline.combine_runs(runs, temperature=3, shares={"sw": "5%"}, output=tmp_path / "mixed")
+    tokenizer = bpe_pipeline.merge_run(mixed, vocab_size=400)[400]
+    trained = bpe_pipeline.train(
+        inputs, temperature=3, shares={"sw": 0.05}, output=tmp_path / "trained", vocab_size=400
+    )
     assert tokenizer.merges == trained.merges
     # A combination has the bytes of its runs, with their weights: with itself and another run, equal shares.
-    more = pipeline.import_counts({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
-    even = pipeline.combine_runs([mixed, more], temperature="inf", output=tmp_path / "even")
+    more = bpe_pipeline.import_counts({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
+    even = bpe_pipeline.combine_runs([mixed, more], temperature="inf", output=tmp_path / "even")
     source = manifest.require(even).manifest.source
     assert source is not None
     assert [share for *_, share in source.texts] == pytest.approx([0.5, 0.5], rel=1e-4)
@@ -204,10 +208,10 @@ def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_
 
 
 def test_a_sweep_over_temperatures_has_a_mixture_for_each(inputs: list[Path], tmp_path: Path) -> None:
-    runs = [pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
-    swept = pipeline.sweep(runs, temperatures=[1, "3", "inf"], vocab_size=300, output=tmp_path / "swept")
+    runs = [bpe_pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
+    swept = bpe_pipeline.sweep(runs, temperatures=[1, "3", "inf"], vocab_size=300, output=tmp_path / "swept")
     assert [one["temperature"] for one in swept.weights.values()] == ["1", "3", "inf"]
-    evened = pipeline.combine_runs(runs, temperature=3, output=tmp_path / "evened")
+    evened = bpe_pipeline.combine_runs(runs, temperature=3, output=tmp_path / "evened")
     of_3 = tmp_path / "swept/mixtures" / list(swept.weights)[1]
     assert len({manifest.require(home).manifest.counter_fingerprint() for home in (of_3, evened)}) == 1
 
@@ -230,11 +234,11 @@ def test_what_means_nothing_is_refused_before_counting(
 
 def test_one_input_has_no_temperature(inputs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="here is 1 input: name two or more"):
-        pipeline.train(inputs[0], temperature=2, output=tmp_path / "run")
+        bpe_pipeline.train(inputs[0], temperature=2, output=tmp_path / "run")
 
 
 @pytest.mark.parametrize("option", [{"temperature": 2}, {"shares": {"a": "10%"}}, {"weights": [1]}])
 def test_an_iterator_has_no_inputs_to_weigh(tmp_path: Path, option: Any) -> None:
     with pytest.raises(UsageError, match="means nothing here"):
-        pipeline.train_from_iterator(["low"], output=tmp_path / "run", vocab_size=260, **option)
+        bpe_pipeline.train_from_iterator(["low"], output=tmp_path / "run", vocab_size=260, **option)
     assert not (tmp_path / "run").exists()

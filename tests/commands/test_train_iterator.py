@@ -17,16 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter, count, known
 
-import pipeline
-from pipeline import _core
-from pipeline.base import machine
-from pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
-from pipeline.commands import train_iterator
-from pipeline.corpus import items
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.corpus.items import blocks
-from pipeline.counts import count_documents, elsewhere
-from pipeline.pattern.compiler import compile_pattern
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base import machine
+from bpe_pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, RunDirectoryError, UsageError
+from bpe_pipeline.commands import train_iterator
+from bpe_pipeline.corpus import items
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.items import blocks
+from bpe_pipeline.counts import count_documents, elsewhere
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 EOT = "<|endoftext|>"
 DOCUMENTS = [peers.generated_text(seed, 60) for seed in range(200)]
@@ -38,7 +38,7 @@ DOCUMENTS[11] = f"one{EOT}two {EOT}"
 def from_files(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     home = tmp_path_factory.mktemp("files")
     (home / "a.txt").write_text(EOT.join(DOCUMENTS), newline="")
-    pipeline.train(home / "a.txt", output=home / "run", vocab_size=500)
+    bpe_pipeline.train(home / "a.txt", output=home / "run", vocab_size=500)
     return model(home / "run")
 
 
@@ -99,12 +99,12 @@ def test_items_of_all_kinds_are_the_same_documents(kind: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("kind", ["str", "table"])
 def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_files: bytes, tmp_path: Path) -> None:
-    pipeline.train_from_iterator(KINDS[kind](), output=tmp_path / "run", vocab_size=500)
+    bpe_pipeline.train_from_iterator(KINDS[kind](), output=tmp_path / "run", vocab_size=500)
     assert model(tmp_path / "run") == from_files
     facts = corpus_of(tmp_path / "run")
     documents = [part for text in DOCUMENTS for part in text.split(EOT) if part]
     assert (facts["documents"], facts["bytes"]) == (len(documents), len("".join(DOCUMENTS).encode()))
-    [smaller] = pipeline.merge_run(tmp_path / "run", vocab_size=400).values()
+    [smaller] = bpe_pipeline.merge_run(tmp_path / "run", vocab_size=400).values()
     assert smaller.vocab_size == 400
 
 
@@ -114,7 +114,7 @@ def test_little_memory_changes_nothing(from_files: bytes, tmp_path: Path, monkey
     monkeypatch.setattr(count_documents, "_MEMORY_SHARE", 1 << 50)
     monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
     monkeypatch.setattr(elsewhere, "combine_counters", Mock(side_effect=elsewhere.combine_counters))
-    pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
+    bpe_pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
     assert len(elsewhere.combine_counters.call_args_list[0].args[2].counters) >= 10
     assert model(tmp_path / "run") == from_files
     assert list((tmp_path / "run").glob(".*.part")) == []
@@ -132,7 +132,7 @@ def test_documents_are_counted_one_by_one(documents, errors):
         counter.feed_documents(block.offsets, block.data)
     expected = count(b"<x>".join(documents), [b"<x>"], errors)
     assert as_counter(counter.columns()) == expected
-    assert counter.statistics()["pieces"] == expected.total()
+    assert counter.statistics()["pre_tokens"] == expected.total()
 
 
 INVALID = [b"fine"] * 70 + [b"not \xff fine"]
@@ -147,10 +147,10 @@ def test_invalid_text_follows_the_errors_policy(tmp_path: Path) -> None:
         (pa.array(INVALID)[1:], "replace", ("replacements", 1, ["item 70, byte 4"])),
     ):
         options = {"output": tmp_path / "run", "vocab_size": 258, "errors": errors, "overwrite": True}
-        pipeline.train_from_iterator(documents, **options)
+        bpe_pipeline.train_from_iterator(documents, **options)
         assert losses_in(tmp_path / "run") == [losses]
         with pytest.raises(InputError, match="input was skipped or altered"):
-            pipeline.train_from_iterator(documents, **options, fail_on_loss=True)
+            bpe_pipeline.train_from_iterator(documents, **options, fail_on_loss=True)
 
 
 @pytest.mark.filterwarnings("ignore:1 record skipped")
@@ -177,7 +177,7 @@ def test_invalid_text_follows_the_errors_policy(tmp_path: Path) -> None:
 )
 def test_iterables_that_are_refused(documents, error, message, tmp_path: Path) -> None:
     with pytest.raises(error, match=message):
-        pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")
+        bpe_pipeline.train_from_iterator(documents, output=tmp_path / "run", vocab_size=300, errors="strict")
 
 
 def failing(error: type[BaseException]) -> Iterator[str]:
@@ -186,7 +186,7 @@ def failing(error: type[BaseException]) -> Iterator[str]:
 
 
 def test_failing_iterator_changes_nothing(tmp_path: Path) -> None:
-    run, train = tmp_path / "run", partial(pipeline.train_from_iterator, output=tmp_path / "run", vocab_size=260)
+    run, train = tmp_path / "run", partial(bpe_pipeline.train_from_iterator, output=tmp_path / "run", vocab_size=260)
     with pytest.raises(KeyboardInterrupt, match="nothing was changed: start again"):
         train(failing(KeyboardInterrupt))
     with pytest.raises(ZeroDivisionError):
@@ -214,7 +214,7 @@ def test_a_directory_that_is_removed_is_named(moment: str, tmp_path: Path, monke
     if moment != "first":
         monkeypatch.setattr(train_iterator, moment, removing(getattr(train_iterator, moment)))
     with pytest.raises(RunDirectoryError, match=rf"{output} is not complete: it was removed while .*; run the command"):
-        pipeline.train_from_iterator(documents, output=output, vocab_size=258, workers=1)
+        bpe_pipeline.train_from_iterator(documents, output=output, vocab_size=258, workers=1)
 
 
 def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
     options = {"pattern": "(?:a|aa)+(?<!a)b|z", "pattern_timeout": 1, "vocab_size": 300}
     message = r"^item 4: the pattern .* for the document of 60 characters"
     with pytest.warns(UserWarning, match="on the regex package"), pytest.raises(PatternTimeoutError, match=message):
-        pipeline.train_from_iterator(documents, output=tmp_path / "run", **options)
+        bpe_pipeline.train_from_iterator(documents, output=tmp_path / "run", **options)
 
 
 def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_memory_of_the_caller_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     message = r"--memory-limit 2\.0 GiB is too small: .* takes at least 3\.1 GiB .*; give --memory-limit 32\d\dMiB"
     with pytest.raises(UsageError, match=message):
-        pipeline.train_from_iterator(documents(), output=tmp_path / "run", vocab_size=300, memory_limit="2GiB")
+        bpe_pipeline.train_from_iterator(documents(), output=tmp_path / "run", vocab_size=300, memory_limit="2GiB")
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
@@ -264,7 +264,7 @@ ROWS = {
 @pytest.mark.parametrize(("rows", "missing", "no_text"), ROWS.values(), ids=ROWS)
 def test_records_without_text_are_skipped_and_counted(rows, missing, no_text, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="records? skipped") as warned:
-        pipeline.train_from_iterator(rows, output=tmp_path / "run", vocab_size=258, text_field="meta.text")
+        bpe_pipeline.train_from_iterator(rows, output=tmp_path / "run", vocab_size=258, text_field="meta.text")
     losses, messages = [], []
     kinds = ("records_without_field", "no text field"), ("records_not_text", "the text field is not text")
     for (name, reason), numbers in zip(kinds, (missing, no_text), strict=True):
@@ -279,14 +279,14 @@ def test_records_without_text_are_skipped_and_counted(rows, missing, no_text, tm
 
 
 _LIMITED = """
-import re, pipeline
+import re, bpe_pipeline
 documents, options = iter([f'some words {n * n}' for n in range(20000)]), {'vocab_size': 300, 'workers': 2}
 try:
-    pipeline.train_from_iterator(documents, memory_limit='100MiB', output='run', **options)
-except pipeline.PipelineError as error:
+    bpe_pipeline.train_from_iterator(documents, memory_limit='100MiB', output='run', **options)
+except bpe_pipeline.PipelineError as error:
     least = re.search('([0-9]+)MiB$', str(error))[1]
 assert int(least) > 100
-pipeline.train_from_iterator(documents, memory_limit=f'{least}MiB', output='run', **options)
+bpe_pipeline.train_from_iterator(documents, memory_limit=f'{least}MiB', output='run', **options)
 """
 
 
@@ -300,10 +300,10 @@ def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path, monkey
 def test_a_real_data_set(from_files: bytes, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     data_set = datasets.Dataset(TABLE)
-    pipeline.train_from_iterator(data_set, output=tmp_path / "run", vocab_size=500)
+    bpe_pipeline.train_from_iterator(data_set, output=tmp_path / "run", vocab_size=500)
     assert model(tmp_path / "run") == from_files
     shuffled = data_set.shuffle(seed=1).filter(lambda row: row["other"] >= 0)
-    pipeline.train_from_iterator(shuffled, output=tmp_path / "shuffled", vocab_size=500)
+    bpe_pipeline.train_from_iterator(shuffled, output=tmp_path / "shuffled", vocab_size=500)
     assert model(tmp_path / "shuffled") == from_files
 
 
@@ -326,7 +326,7 @@ class Frame:
 def test_a_data_frame_is_read_as_its_column(tmp_path: Path, from_files: bytes) -> None:
     frame = Frame(pa.table({"n": range(len(DOCUMENTS)), "text": DOCUMENTS}))
     for number, documents in enumerate((frame, [frame], iter([frame]))):
-        pipeline.train_from_iterator(documents, output=tmp_path / f"{number}", vocab_size=500)
+        bpe_pipeline.train_from_iterator(documents, output=tmp_path / f"{number}", vocab_size=500)
         assert model(tmp_path / f"{number}") == from_files
     with pytest.raises(InputError, match="the table has no column 'body', only n, text"):
         list(blocks(frame, "body"))
@@ -338,7 +338,7 @@ def test_a_data_frame_is_read_as_its_column(tmp_path: Path, from_files: bytes) -
 
 @pytest.mark.parametrize("texts", [{"text": "ab"}, Frame(pa.table({"text": ["ab"]}))])
 def test_a_mapping_or_a_table_is_no_batch_of_texts(texts: object) -> None:
-    tokenizer = pipeline.Tokenizer.from_merges([])
+    tokenizer = bpe_pipeline.Tokenizer.from_merges([])
     for encode in (tokenizer.encode_batch, tokenizer.encode_ordinary_batch):
         with pytest.raises(UsageError, match=r"texts: expected a list of texts \(of a mapping or a table one column"):
             encode(texts)
@@ -347,12 +347,14 @@ def test_a_mapping_or_a_table_is_no_batch_of_texts(texts: object) -> None:
 
 def test_replaced_bytes_are_warned_of(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"2 invalid UTF-8 sequences .*\(first: item 2, byte 1; item 3, byte 0\)"):
-        pipeline.train_from_iterator(["fine", b"a\xff", "\ud800"], output=tmp_path / "a", vocab_size=257)
+        bpe_pipeline.train_from_iterator(["fine", b"a\xff", "\ud800"], output=tmp_path / "a", vocab_size=257)
 
 
 @pytest.mark.processes
 def test_the_documents_are_not_sent_to_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A generator cannot be: the report would lack its numbers."""
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "numbers")
-    pipeline.train_from_iterator((text for text in ["low lower lowest"] * 9), output=tmp_path / "run", vocab_size=260)
+    bpe_pipeline.train_from_iterator(
+        (text for text in ["low lower lowest"] * 9), output=tmp_path / "run", vocab_size=260
+    )
     assert json.loads((tmp_path / "run" / "report.json").read_text())["numbers"] is not None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 
-import pipeline
-from pipeline.base.errors import ExportRefusedError, InputError, InvalidTextError, UsageError
+import bpe_pipeline
+from bpe_pipeline.base.errors import ExportRefusedError, InputError, InvalidTextError, UsageError
 
 EOT = "<|endoftext|>"
 BYTES = ByteLevel.alphabet()
@@ -93,7 +93,7 @@ def test_corpora_are_learned_as_by_tokenizers(kind, tmp_path, texts, chosen, cut
     arguments, run = (trainer(vocab_size, **chosen), PRE_TOKENIZERS[cut]), tmp_path / "run"
     shared = any(left + right in chosen["special_tokens"] for left, right in made[0])
     with pytest.raises(ExportRefusedError) if shared else contextlib.nullcontext():
-        pipeline.train_like(*arguments, output=run, overwrite=True, workers=1, **corpus)
+        bpe_pipeline.train_like(*arguments, output=run, overwrite=True, workers=1, **corpus)
         assert ours(run) == made
 
 
@@ -103,20 +103,20 @@ def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
     run = tmp_path / "run"
     chosen = {"special_tokens": ["<s>", EOT], "min_frequency": 2}
     expected = theirs(trainer(900, **chosen), PLAIN, files)
-    tokenizer = pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run, workers=2, chunk_size=5000)
+    tokenizer = bpe_pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run, workers=2, chunk_size=5000)
     assert ours(run) == expected
     assert tokenizer.special_tokens == {"<s>": 0, EOT: 1}
-    again = pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run)  # resumes the run
+    again = bpe_pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run)  # resumes the run
     assert again.merges == tokenizer.merges
 
 
 def test_settings_of_later_releases_may_have_their_defaults(tmp_path: Path) -> None:
     known = {"vocab_size": 300, "min_frequency": 0, "special_tokens": [], "initial_alphabet": BYTES}
     later = type("BpeTrainer", (), known | {"limit_alphabet": None, "dropout": 0.0, "get_word_count": lambda _: 0})()
-    assert pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "run").merges
+    assert bpe_pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "run").merges
     later.dropout = 0.1
     with pytest.raises(UsageError, match=r"dropout=0\.1"):
-        pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "run")
+        bpe_pipeline.train_like(later, PLAIN, texts=["low low"], output=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_arguments_without_counterpart_are_named(changes: Any, words: str, tmp_p
     Path("a.txt").write_text("low low")
     arguments = {"trainer": trainer(), "pre_tokenizer": PLAIN, "texts": ["a"], "output": "run"}
     with pytest.raises(UsageError, match=words):
-        pipeline.train_like(**arguments | changes)
+        bpe_pipeline.train_like(**arguments | changes)
     assert not Path("run").exists()
 
 
@@ -163,12 +163,12 @@ def test_texts_that_are_refused(tmp_path: Path) -> None:
         ({"texts": ["lower lower"]}, ExportRefusedError, "'lower'"),  # a merge that equals the special token
     ):
         with pytest.raises(error, match=words):
-            pipeline.train_like(trainer(special_tokens=["lower"]), PLAIN, **corpus, **options)
+            bpe_pipeline.train_like(trainer(special_tokens=["lower"]), PLAIN, **corpus, **options)
 
 
 @pytest.mark.parametrize("name", ["starcoder", "digits in groups"])
 def test_digits_before_gpt2s_pattern_are_written_as_published(name: str, tmp_path: Path) -> None:
-    made = pipeline.train_like(trainer(), PRE_TOKENIZERS[name], texts=["a 12  3 lower"], output=tmp_path / "run")
+    made = bpe_pipeline.train_like(trainer(), PRE_TOKENIZERS[name], texts=["a 12  3 lower"], output=tmp_path / "run")
     document = json.loads((tmp_path / "run/tokenizer/tokenizer.json").read_text())
     assert [step["type"] for step in document["pre_tokenizer"]["pretokenizers"]] == ["Digits", "ByteLevel"]
-    assert pipeline.load(tmp_path / "run") == made
+    assert bpe_pipeline.load(tmp_path / "run") == made

@@ -26,21 +26,21 @@ from hypothesis import strategies as st
 from merge_cases import engine_of, judged, learn, merge_rules
 from reference import joined_reference, train_reference
 
-import pipeline
-from pipeline import Tokenizer, _core
-from pipeline.base import system
-from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
-from pipeline.counts import counter_file
-from pipeline.merges import merge_list
-from pipeline.merges.vocabulary import Vocabulary
+import bpe_pipeline
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.base import system
+from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
+from bpe_pipeline.counts import counter_file
+from bpe_pipeline.merges import merge_list
+from bpe_pipeline.merges.vocabulary import Vocabulary
 
-PIECES = st.one_of(
+PRE_TOKENS = st.one_of(
     st.text("ab", min_size=1, max_size=8).map(str.encode),
     st.text("éèa日本🙂", min_size=1, max_size=6).map(str.encode),
     st.lists(st.sampled_from([" the", "of", ":", " "]), min_size=1, max_size=9).map("".join).map(str.encode),
     st.binary(min_size=1, max_size=12),
 )
-COUNTS = st.dictionaries(PIECES, st.integers(1, 50), max_size=12)
+COUNTS = st.dictionaries(PRE_TOKENS, st.integers(1, 50), max_size=12)
 
 
 @settings(max_examples=30, deadline=None)
@@ -48,10 +48,10 @@ COUNTS = st.dictionaries(PIECES, st.integers(1, 50), max_size=12)
     st.lists(st.tuples(st.sampled_from([b"a", b"ab", b"aab", b"abcab"]), st.integers(1, 900)), min_size=1, max_size=6),
     st.integers(1, 3),
 )
-@example([(b"aab", 1), (b"ab", 40), (b"aab", 3)], 2)  # joins beside the first byte of the piece
-def test_long_pieces_are_replayed_by_the_definition(stretches, count):
-    piece = b"".join((unit * times)[:2000] for unit, times in stretches)
-    counts = {piece: count, b"abc": 1}
+@example([(b"aab", 1), (b"ab", 40), (b"aab", 3)], 2)  # joins beside the first byte of the pre-token
+def test_long_pre_tokens_are_replayed_by_the_definition(stretches, count):
+    pre_token = b"".join((unit * times)[:2000] for unit, times in stretches)
+    counts = {pre_token: count, b"abc": 1}
     expected = train_reference(counts, 40)
     listed = [(*merge, joined) for merge, joined in zip(expected, joined_reference(counts, expected), strict=True)]
     assert judged(counts, listed, exhausted=len(expected) < 40)[0] is None
@@ -121,7 +121,7 @@ def test_the_replay_joins_as_the_engine_does(counts):
     assert counts is LONG or divided[1] > 2  # what does not fit is divided
 
 
-def test_tokens_that_do_not_exist_and_pieces_of_too_many_bytes_are_refused():
+def test_tokens_that_do_not_exist_and_pre_tokens_of_too_many_bytes_are_refused():
     with pytest.raises(IndexError):
         judged({b"ab": 1}, [(0, 1 << 30, 1, 1)])
     with pytest.raises(OverflowError, match="2\\^63 bytes"):
@@ -139,7 +139,7 @@ def test_sums_of_counters_distinguish_counters(one, other):
     assert (total(one) == total(other)) == (one == other)
 
 
-def test_giant_piece_is_verified_in_linear_time() -> None:
+def test_giant_pre_token_is_verified_in_linear_time() -> None:
     """Were it read anew for every merge, a thousand of them would be gigabytes."""
     counts = {random.Random(1).randbytes(1_000_000): 1}
     result = learn(engine_of(counts), 1000)
@@ -152,7 +152,7 @@ def test_giant_piece_is_verified_in_linear_time() -> None:
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("good")
     (home / "a.txt").write_text(peers.generated_text(8, 20_000))
-    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[420, 360], chunk_size="50KiB", workers=2)
+    bpe_pipeline.train(home / "a.txt", output=home / "run", vocab_size=[420, 360], chunk_size="50KiB", workers=2)
     return home / "run"
 
 
@@ -173,8 +173,8 @@ def test_intact_run_passes(good: Path) -> None:
 @pytest.mark.parametrize("options", [{"tie_break": "greatest-bytes", "max_token_bytes": 4}, {"min_frequency": 40}])
 def test_the_rules_of_the_run_are_followed(options: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(peers.generated_text(8, 3000))
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=600, **options)
-    verified = pipeline.verify_run(tmp_path / "run")
+    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=600, **options)
+    verified = bpe_pipeline.verify_run(tmp_path / "run")
     assert "each the right one" in verified["merges"]
     assert ("no pair is left" in verified["merges"]) == ("min_frequency" in options)
 
@@ -184,11 +184,11 @@ def rewrite(path: Path, change: Callable[[dict[str, list[Any]]], object], *, exh
     with pq.ParquetFile(path) as file:
         columns, stored = file.read().to_pydict(), file.metadata.metadata
     change(columns)
-    if "piece" in columns:
+    if "pre_token" in columns:
         with counter_file.open_counter(path) as counter:
             fingerprint, statistics = counter.fingerprint, counter.statistics
-        ends = array("q", accumulate(map(len, columns["piece"]), initial=0))
-        rows = ends, b"".join(columns["piece"]), array("Q", columns["count"])
+        ends = array("q", accumulate(map(len, columns["pre_token"]), initial=0))
+        rows = ends, b"".join(columns["pre_token"]), array("Q", columns["count"])
         counter_file.write_counter(path, [rows], fingerprint=fingerprint, statistics=statistics)
         return
     fingerprint = stored[b"fingerprint"].decode()
@@ -267,7 +267,7 @@ for _name in ("counter.parquet", "counts/000000.parquet", MERGES, MODEL):
 def test_damage_is_found(copy: Path, name: str, damage: Callable[[Path], object], message: str) -> None:
     damage(copy / name)
     with pytest.raises(PipelineError, match=message):
-        pipeline.verify_run(copy)
+        bpe_pipeline.verify_run(copy)
 
 
 @pytest.mark.parametrize(("name", "size"), [("tokenizer", 420), ("tokenizer-360", 360)])
@@ -276,10 +276,10 @@ def test_files_of_a_tokenizer_that_are_missing_are_named(copy: Path, name: str, 
     before = files_in(copy / name)
     (copy / name / file).unlink() if file else shutil.rmtree(copy / name)
     with pytest.raises(RunDirectoryError, match=rf"{name}/{file or 'm'}.* is missing.* --vocab-size {size}` writes"):
-        pipeline.verify_run(copy)
-    pipeline.merge_run(copy, vocab_size=size)
+        bpe_pipeline.verify_run(copy)
+    bpe_pipeline.merge_run(copy, vocab_size=size)
     assert files_in(copy / name) == before
-    pipeline.verify_run(copy)
+    bpe_pipeline.verify_run(copy)
 
 
 def _set(**values: object) -> Callable[[str], str]:
@@ -304,7 +304,7 @@ CONFIG_VALUES = (
 def test_every_file_of_a_tokenizer_is_compared(name: str, change: Any, said: str, with_template: Path) -> None:
     file = with_template / "tokenizer" / name
     file.write_text(change(file.read_text() if file.exists() else ""))
-    verdict = pipeline.verify_run(with_template)["tokenizer"]
+    verdict = bpe_pipeline.verify_run(with_template)["tokenizer"]
     assert (said if said.endswith("; ") else said + name) in verdict + "; "
     if said == EDITED:
         assert name not in verdict.partition(";")[2].partition(";")[0]
@@ -316,11 +316,11 @@ def test_deleted_model_card_is_missing_until_merge_writes_it_again(with_template
     card = with_template / "tokenizer" / "README.md"
     card.unlink()
     with pytest.raises(RunDirectoryError, match=r"README.md was written by this run and is missing; .*merge .* again"):
-        pipeline.verify_run(with_template)
+        bpe_pipeline.verify_run(with_template)
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
-    pipeline.merge_run(with_template, chat_template="chatml")
+    bpe_pipeline.merge_run(with_template, chat_template="chatml")
     assert card.exists()
-    pipeline.verify_run(with_template)
+    bpe_pipeline.verify_run(with_template)
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +329,7 @@ def made_with_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = {"vocab_size": 270, "special_tokens": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BPE_PIPELINE_REPORT", "page")  # writes the card
-        pipeline.train_from_counts({"low": 5, "wide": 4}, output=home / "run", chat_template="chatml", **options)
+        bpe_pipeline.train_from_counts({"low": 5, "wide": 4}, output=home / "run", chat_template="chatml", **options)
     return home / "run"
 
 
@@ -342,13 +342,13 @@ def test_export_into_a_run_is_what_verify_compares_with(with_template: Path) -> 
     succeeded(run("export", with_template, "--export", "hf", "--bos-token", "<|im_start|>", "--add-bos"))
     (with_template / "tokenizer-5").mkdir()
     (with_template / "tokenizer-5" / "notes.txt").write_text("somebody else's")
-    verified = pipeline.verify_run(with_template)
+    verified = bpe_pipeline.verify_run(with_template)
     assert verified["tokenizer-5"].startswith("not one of this run's")
     assert "edited" not in verified["tokenizer"]
     assert "missing" not in verified["tokenizer"]
     tokenizer = Tokenizer.load(with_template)
     assert tokenizer.encode("low")[0] == tokenizer.special_tokens["<|im_start|>"]
-    pipeline.merge_run(with_template, vocab_size=262)
+    bpe_pipeline.merge_run(with_template, vocab_size=262)
     before = files_in(with_template / "tokenizer-262")
     other = ("export", with_template, "--output", with_template / "tokenizer-262")
     assert "tokenizer-262 holds another tokenizer of the run" in refused(run(*other), 2)
@@ -358,9 +358,9 @@ def test_export_into_a_run_is_what_verify_compares_with(with_template: Path) -> 
 def test_an_edited_card_stays_when_a_run_starts_again(with_template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")
     for size in (263, 262):
-        pipeline.merge_run(with_template, vocab_size=size)
+        bpe_pipeline.merge_run(with_template, vocab_size=size)
     (with_template / "tokenizer-262" / "README.md").write_text("my own")
-    pipeline.merge_run(with_template, vocab_size=264, overwrite=True)
+    bpe_pipeline.merge_run(with_template, vocab_size=264, overwrite=True)
     assert not (with_template / "tokenizer-263").exists()
     assert [path.name for path in (with_template / "tokenizer-262").iterdir()] == ["README.md"]
 
@@ -371,14 +371,14 @@ def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPat
     inside = copy / "tokenizer"
     monkeypatch.setattr(Path, "stat", lambda path, **how: (refused if path.parent == inside else stat)(path, **how))
     with pytest.raises(StorageError, match=r"tokenizer/\S+ cannot be read: Permission denied; make it readable"):
-        pipeline.verify_run(copy)
+        bpe_pipeline.verify_run(copy)
 
 
 def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> None:
-    mixed = pipeline.combine_runs([good], [3], output=tmp_path / "mix")
-    assert pipeline.verify_run(mixed)["merges"] == "none were learned yet"
-    pipeline.merge_run(mixed, vocab_size=300)
-    assert "each the right one" in pipeline.verify_run(mixed)["merges"]
+    mixed = bpe_pipeline.combine_runs([good], [3], output=tmp_path / "mix")
+    assert bpe_pipeline.verify_run(mixed)["merges"] == "none were learned yet"
+    bpe_pipeline.merge_run(mixed, vocab_size=300)
+    assert "each the right one" in bpe_pipeline.verify_run(mixed)["merges"]
 
 
 @pytest.mark.parametrize(("owner", "name"), [(system, "flush"), (tempfile, "TemporaryDirectory")])
@@ -386,4 +386,4 @@ def test_unwritable_temporary_files_are_named(owner: Any, name: str, good: Path,
     monkeypatch.setattr(owner, name, Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(StorageError, match=told):
-        pipeline.verify_run(good)
+        bpe_pipeline.verify_run(good)

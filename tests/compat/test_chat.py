@@ -14,14 +14,14 @@ from chat_cases import llama
 from samples import Tensor
 from transformers import AutoTokenizer
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, UsageError
-from pipeline.compat import ChatFormat, ChatMLFormat
-from pipeline.compat.llama3 import SPECIAL_TOKENS
-from pipeline.run.ids import Roles
-from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.export_formats import FORMATS
-from pipeline.tokenizer.model import ChatTemplate
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.compat import ChatFormat, ChatMLFormat
+from bpe_pipeline.compat.llama3 import SPECIAL_TOKENS
+from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
+from bpe_pipeline.tokenizer.model import ChatTemplate
 
 EOT = "<|endoftext|>"
 DIALOG = [
@@ -270,7 +270,7 @@ FAILING = {  # what a downloaded template may do, and what the one error says
 
 @pytest.mark.parametrize("jinja", FAILING)
 def test_a_template_that_fails_is_one_error(jinja: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.tokenizer.chat_templates._MOST_STEPS", 5000)
+    monkeypatch.setattr("bpe_pipeline.tokenizer.chat_templates._MOST_STEPS", 5000)
     with pytest.raises(UsageError, match=f"does not take these messages: .*({FAILING[jinja]})"):
         with_template(jinja).apply_chat_template(DIALOG)
 

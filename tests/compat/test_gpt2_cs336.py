@@ -15,12 +15,12 @@ from reference import GPT2_BYTES, train_reference
 from tokenizers.models import BPE
 from transformers import GPT2TokenizerFast
 
-import pipeline
-from pipeline import Tokenizer
-from pipeline.base.errors import UsageError
-from pipeline.compat import GPT2Tokenizer
-from pipeline.pattern.presets import PRESETS
-from pipeline.tokenizer.formats.gpt2_files import export
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.compat import GPT2Tokenizer
+from bpe_pipeline.pattern.presets import PRESETS
+from bpe_pipeline.tokenizer.formats.gpt2_files import export
 
 EOT = "<|endoftext|>"
 
@@ -28,12 +28,12 @@ EOT = "<|endoftext|>"
 # As on the page, with a directory for the run.
 def run_train_bpe(input_path: Any, vocab_size: int, special_tokens: list[str], **options: Any) -> Any:
     options |= {"vocab_size": vocab_size, "special_tokens": special_tokens, "tie_break": "greatest-bytes"}
-    trained = pipeline.train(input_path, **options)
+    trained = bpe_pipeline.train(input_path, **options)
     return trained.vocab, trained.merges
 
 
 def get_tokenizer(vocab: Any, merges: Any, special_tokens: list[str] | None = None) -> Tokenizer:
-    return pipeline.Tokenizer.from_vocab(vocab, merges, special_tokens)
+    return bpe_pipeline.Tokenizer.from_vocab(vocab, merges, special_tokens)
 
 
 @pytest.fixture
@@ -77,9 +77,11 @@ def test_cs336_training_is_the_reference(tmp_path: Path) -> None:
     text = f"{peers.generated_text(1, 1500)}{EOT}{peers.generated_text(2, 1500)}"
     (tmp_path / "a.txt").write_text(text)
     vocab, merges = run_train_bpe(tmp_path / "a.txt", 320, [EOT], output=tmp_path / "run")
-    pieces = [piece for document in text.split(EOT) for piece in regex.findall(PRESETS["gpt2"].expression, document)]
+    pre_tokens = [
+        pre_token for document in text.split(EOT) for pre_token in regex.findall(PRESETS["gpt2"].expression, document)
+    ]
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
-    for left, right, _ in train_reference(Counter(map(str.encode, pieces)), 320 - 257, "greatest-bytes"):
+    for left, right, _ in train_reference(Counter(map(str.encode, pre_tokens)), 320 - 257, "greatest-bytes"):
         token_bytes.append(token_bytes[left] + token_bytes[right])
     assert [left + right for left, right in merges] == token_bytes[256:]
     assert list(vocab.values()) == [*token_bytes, EOT.encode()]

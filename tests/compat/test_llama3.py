@@ -13,10 +13,10 @@ from chat_cases import llama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.base.errors import InputError
-from pipeline.compat import Llama3Tokenizer
-from pipeline.compat.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
-from pipeline.pattern.presets import PRESETS
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.compat import Llama3Tokenizer
+from bpe_pipeline.compat.llama3 import RUN_CHARACTERS, SPECIAL_TOKENS, WINDOW_CHARACTERS, stretches
+from bpe_pipeline.pattern.presets import PRESETS
 
 
 @functools.cache
@@ -97,7 +97,7 @@ def test_bos_and_eos_are_required_and_special_tokens_selectable() -> None:
 
 
 def test_rank_files(tmp_path: Path) -> None:
-    """Whole pieces come before merging; a file that is missing or damaged is refused."""
+    """Whole pre-tokens come before merging; a file that is missing or damaged is refused."""
     with pytest.raises(InputError, match=r"none\.model does not exist"):
         Llama3Tokenizer(tmp_path / "none.model")
     (tmp_path / "x").write_bytes(b"\x80 0\n")

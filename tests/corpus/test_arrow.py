@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from chunk_tasks import count, counted_within
 
-from pipeline.base.errors import InputError, TrainingError
-from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.cut_files import plan_chunks
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.listing import describe
-from pipeline.corpus.readers import read_span
+from bpe_pipeline.base.errors import InputError, TrainingError
+from bpe_pipeline.corpus.chunks import Cutting
+from bpe_pipeline.corpus.cut_files import plan_chunks
+from bpe_pipeline.corpus.files import FileSpan
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.readers import read_span
 
 TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i % 40}" for i in range(500))]
 WRITERS = {"stream": pa.ipc.new_stream, "file": pa.ipc.new_file}

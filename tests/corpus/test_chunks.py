@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core
-from pipeline.base.errors import InputError
-from pipeline.corpus.chunks import Chunk, Cutting, Span
-from pipeline.corpus.cut_files import cut_file, plan_chunks
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.corpus.listing import describe
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.chunks import Chunk, Cutting, Span
+from bpe_pipeline.corpus.cut_files import cut_file, plan_chunks
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 END = b"<|end|>"
 AUTOMATON = compile_pattern("gpt2").automaton

@@ -19,11 +19,11 @@ from corpus_files import zstd
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus.contents import object_lines, refuse_other, refuse_records
-from pipeline.corpus.files import FileType
-from pipeline.corpus.listing import describe, find_files
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, InvalidTextError
+from bpe_pipeline.corpus.contents import object_lines, refuse_other, refuse_records
+from bpe_pipeline.corpus.files import FileType
+from bpe_pipeline.corpus.listing import describe, find_files
 
 ENGLISH, RUSSIAN, JAPANESE = (
     "The map of the old house.\n" * 9,
@@ -209,7 +209,7 @@ def test_what_is_likely_no_text_is_warned_of_and_fails_on_loss(command: tuple[ob
     assert "30 of 50 lines" in done.stderr
     assert "30 of 50 lines" in refused(run(*command, "part_ab", "-o", "strict", "--fail-on-loss"), 1)
     with pytest.warns(UserWarning, match="30 of 50 lines"):
-        pipeline.encode_files("part_ab", tokenizer="tiny")
+        bpe_pipeline.encode_files("part_ab", tokenizer="tiny")
 
 
 @example(["text", '{"a": 1}', " {x} ", '{"a": 1}'])

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from command import refused, run, succeeded
 
-from pipeline.base.errors import InputError
-from pipeline.corpus.listing import find_files
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.listing import find_files
 
 
 @pytest.fixture(autouse=True)

@@ -15,12 +15,12 @@ from corpus_files import xz_with, zstd_frame
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.base.errors import InputError
-from pipeline.corpus.decompress import ZstdWindows, decompress, xz_memory
-from pipeline.corpus.files import opened
-from pipeline.corpus.listing import describe
-from pipeline.corpus.read_budget import UNLIMITED
-from pipeline.counts.count_worker import count_chunk
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.decompress import ZstdWindows, decompress, xz_memory
+from bpe_pipeline.corpus.files import opened
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.read_budget import UNLIMITED
+from bpe_pipeline.counts.count_worker import count_chunk
 
 MIB = 1 << 20
 
@@ -82,7 +82,7 @@ def one_stream(*streams: bytes) -> bytes:
     return streams[0][:12] + blocks + index + zlib.crc32(tail).to_bytes(4, "little") + tail + b"YZ"
 
 
-def pieces(path: Path, data: bytes, budget_bytes: int) -> Counter[bytes]:
+def pre_tokens(path: Path, data: bytes, budget_bytes: int) -> Counter[bytes]:
     path.write_bytes(data)
     count_chunk(chunk_task(path, path.with_name("counter"), budget_bytes))
     return counter_files.read(path.with_name("counter"))
@@ -91,13 +91,13 @@ def pieces(path: Path, data: bytes, budget_bytes: int) -> Counter[bytes]:
 def test_xz_blocks_and_streams_with_different_dictionaries_are_one_text(tmp_path: Path) -> None:
     text = random_words(1, 100_000)
     small, large = xz_with(4096, text), xz_with(12 * MIB, text)
-    expected = pieces(tmp_path / "a.txt", 3 * text, 32 * MIB)
-    assert pieces(tmp_path / "blocks.txt.xz", one_stream(large, small, small), 32 * MIB) == expected
-    assert pieces(tmp_path / "streams.txt.xz", small + bytes(4) + large + small, 12 * MIB) == expected
+    expected = pre_tokens(tmp_path / "a.txt", 3 * text, 32 * MIB)
+    assert pre_tokens(tmp_path / "blocks.txt.xz", one_stream(large, small, small), 32 * MIB) == expected
+    assert pre_tokens(tmp_path / "streams.txt.xz", small + bytes(4) + large + small, 12 * MIB) == expected
     assert lzma.decompress(one_stream(small, large)) == 2 * text
     message = r"a\.txt\.xz: after \d+ bytes of its text there is a block of xz with a larger dictionary .* 1\.0 MiB"
     with pytest.raises(InputError, match=message):
-        pieces(tmp_path / "a.txt.xz", one_stream(small, large), 32 * MIB)
+        pre_tokens(tmp_path / "a.txt.xz", one_stream(small, large), 32 * MIB)
 
 
 def test_large_window_of_a_small_file_fits_and_too_large_a_window_is_an_error(tmp_path: Path) -> None:

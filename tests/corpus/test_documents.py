@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import _core
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.options import CountOptions
+from bpe_pipeline import _core
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.run.options import CountOptions
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(DocumentJudge)])

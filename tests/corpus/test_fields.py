@@ -11,16 +11,16 @@ from command import refused, run, succeeded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import InputError
-from pipeline.corpus import columns
-from pipeline.corpus.documents import Records
-from pipeline.corpus.fields import fields_of, with_join
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.items import blocks
-from pipeline.corpus.listing import describe
-from pipeline.corpus.readers import read_span
-from pipeline.run.values import parse_text_field
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus import columns
+from bpe_pipeline.corpus.documents import Records
+from bpe_pipeline.corpus.fields import fields_of, with_join
+from bpe_pipeline.corpus.files import FileSpan
+from bpe_pipeline.corpus.items import blocks
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.readers import read_span
+from bpe_pipeline.run.values import parse_text_field
 
 TEXT = st.none() | st.text(st.characters(codec="utf-8"), max_size=4)
 ROWS = st.lists(st.fixed_dictionaries({"title": TEXT, "body": TEXT}), min_size=1, max_size=8)
@@ -112,9 +112,9 @@ def test_another_text_joins_the_fields_of_a_run_and_of_an_iterator(tmp_path: Pat
     rows = [{"title": "low", "body": "er"}] * 4
     (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     how: Any = {"vocab_size": 259, "text_field": "title,body", "text_join": ""}
-    expected = pipeline.train_from_iterator(["lower"] * 4, output=tmp_path / "texts", vocab_size=259)
-    assert pipeline.train(tmp_path / "a.jsonl", output=tmp_path / "run", **how).merges == expected.merges
-    assert pipeline.train_from_iterator(rows, output=tmp_path / "rows", **how).merges == expected.merges
+    expected = bpe_pipeline.train_from_iterator(["lower"] * 4, output=tmp_path / "texts", vocab_size=259)
+    assert bpe_pipeline.train(tmp_path / "a.jsonl", output=tmp_path / "run", **how).merges == expected.merges
+    assert bpe_pipeline.train_from_iterator(rows, output=tmp_path / "rows", **how).merges == expected.merges
     words = [
         "train",
         tmp_path / "a.jsonl",
@@ -137,7 +137,7 @@ def test_a_text_that_joins_nothing_is_refused(tmp_path: Path) -> None:
 def test_a_file_without_one_of_the_columns_is_an_error(tmp_path: Path) -> None:
     pq.write_table(pa.table({"title": ["a"]}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="has no column 'body': it has title"):
-        pipeline.count(tmp_path / "a.parquet", text_field="title,body", output=tmp_path / "run")
+        bpe_pipeline.count(tmp_path / "a.parquet", text_field="title,body", output=tmp_path / "run")
 
 
 def test_fields_by_format_make_the_same_counts_as_one_name(tmp_path: Path) -> None:
@@ -145,8 +145,8 @@ def test_fields_by_format_make_the_same_counts_as_one_name(tmp_path: Path) -> No
     pq.write_table(pa.table({"content": ["newest"]}), tmp_path / "b.parquet")
     files = [tmp_path / "a.jsonl", tmp_path / "b.parquet"]
     how: Any = {"vocab_size": 270, "text_field": "jsonl=title,body,parquet=content"}
-    tokenizer = pipeline.train(files, output=tmp_path / "run", **how)
-    texts = pipeline.train_from_iterator(["low\n\nlower", "newest"], output=tmp_path / "texts", vocab_size=270)
+    tokenizer = bpe_pipeline.train(files, output=tmp_path / "run", **how)
+    texts = bpe_pipeline.train_from_iterator(["low\n\nlower", "newest"], output=tmp_path / "texts", vocab_size=270)
     assert tokenizer.merges == texts.merges
-    encoded = pipeline.encode_files(files, tokenizer, text_field=how["text_field"], workers=1)
+    encoded = bpe_pipeline.encode_files(files, tokenizer, text_field=how["text_field"], workers=1)
     assert [tokenizer.decode(ids) for ids in encoded] == ["low\n\nlower<|endoftext|>", "newest<|endoftext|>"]

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from command import refused, run, succeeded
 
-import pipeline
-from pipeline.base.errors import InputError
-from pipeline.corpus.file_list import read_list
-from pipeline.run import manifest
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.file_list import read_list
+from bpe_pipeline.run import manifest
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def test_names_of_a_list_follow_the_inputs_in_their_order(corpus: Path) -> None:
     assert plan.inputs == ("two\nlines.txt", "b [1].txt", "d/*.txt", "a.txt")
     names = ["two\nlines.txt", "b [1].txt", "d/x.txt", "d/y.txt", "a.txt"]
     assert [file.path for file in plan.files] == [str(corpus / name) for name in names]
-    listed = pipeline.train(list(plan.inputs), output="other", vocab_size=300, temperature="inf")
-    assert listed.merges == pipeline.Tokenizer.load("run").merges
+    listed = bpe_pipeline.train(list(plan.inputs), output="other", vocab_size=300, temperature="inf")
+    assert listed.merges == bpe_pipeline.Tokenizer.load("run").merges
     again = run("train", *plan.inputs, *options)  # the same run
     assert "counting kept, merging kept" in again.stdout, again.stderr
 
@@ -75,7 +75,7 @@ def test_encode_and_configuration_files_take_a_list(corpus: Path) -> None:
     (corpus / "run.yaml").write_text("files_from: list\nvocab_size: 300\n")
     succeeded(run("train", "--config", "run.yaml", "--output", "run"))
     succeeded(run("encode", "--files-from", "list", "--tokenizer", "run", "--output", "shards"))
-    assert pipeline.info("shards")["documents"] == 3
+    assert bpe_pipeline.info("shards")["documents"] == 3
     (corpus / "files").write_text("a.txt\nd/x.txt")
     assert len(run("encode", "--files-from", "files", "--tokenizer", "run").stdout.splitlines()) == 2
     assert "d/z.txt does not exist" in refused(run("count", "d/z.txt", "--files-from", "list", "--output", "c"), 1)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.base.errors import InputError, UsageError
-from pipeline.corpus.inputs import sample_corpus
-from pipeline.corpus.listing import find_files
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.corpus.inputs import sample_corpus
+from bpe_pipeline.corpus.listing import find_files
 
 
 def make(*names):

@@ -6,15 +6,15 @@ import pytest
 import regex
 from command import run
 
-from pipeline.corpus.fit_worker import misfit
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import PRESETS
+from bpe_pipeline.corpus.fit_worker import misfit
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import PRESETS
 
 TEXT = "Most words are short, most numbers (1234, 56) too; the rest is\npunctuation and space. " * 60
 
 
 def numbers(pattern, text):
-    """Bytes in long pieces, and in unmatched stretches of two characters or more, as `regex` says."""
+    """Bytes in long pre-tokens, and in unmatched stretches of two characters or more, as `regex` says."""
     matches = [match.span() for match in regex.finditer(pattern, text)]
     gaps = [start - at for (_, at), (start, _) in pairwise([(0, 0), *matches, (len(text), len(text))])]
     sizes = [*gaps, *(stop - start for start, stop in matches)]
@@ -22,7 +22,7 @@ def numbers(pattern, text):
 
 
 @pytest.mark.parametrize("pattern", ["llama-3", "deepseek", r"\p{N}+", r"[A-Z]\w*", ".+", r"(?<!x)\d+", "(?<!x)[^q]+"])
-def test_long_pieces_and_unmatched_text_are_told_with_numbers(pattern):
+def test_long_pre_tokens_and_unmatched_text_are_told_with_numbers(pattern):
     found = misfit(compile_pattern(pattern), [TEXT])
     expected = [number for number in numbers(pattern, TEXT) if 2 * number > len(TEXT)]
     for text, number in zip(found, expected, strict=True):

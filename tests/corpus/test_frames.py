@@ -16,17 +16,17 @@ from amount import FULL
 from corpus_files import zstd
 from peers import generated_text
 
-from pipeline.base.errors import InputError
-from pipeline.corpus import frames
-from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.cut_files import plan_chunks
-from pipeline.corpus.decompress import decompress
-from pipeline.corpus.files import FileSpan, FileType
-from pipeline.corpus.listing import describe
-from pipeline.corpus.read_budget import UNLIMITED
-from pipeline.corpus.readers import read_span, text_range
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.storage import location, open_file
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus import frames
+from bpe_pipeline.corpus.chunks import Cutting
+from bpe_pipeline.corpus.cut_files import plan_chunks
+from bpe_pipeline.corpus.decompress import decompress
+from bpe_pipeline.corpus.files import FileSpan, FileType
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.read_budget import UNLIMITED
+from bpe_pipeline.corpus.readers import read_span, text_range
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.storage import location, open_file
 
 END = b"<|endoftext|>"
 TEXT = b"".join(generated_text(seed, 1300).encode() + (END if seed % 3 == 0 else b"\n") for seed in range(24))

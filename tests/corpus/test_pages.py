@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chunk_tasks import chunk_task
-from corpus_files import pieces_file
+from corpus_files import pre_tokens_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.corpus import parquet as parquet_reader
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.listing import describe
-from pipeline.corpus.pages import _struct, pages, sizes
-from pipeline.counts.count_worker import count_chunk
-from pipeline.storage import LocalFile
+from bpe_pipeline.corpus import parquet as parquet_reader
+from bpe_pipeline.corpus.files import FileSpan
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.pages import _struct, pages, sizes
+from bpe_pipeline.counts.count_worker import count_chunk
+from bpe_pipeline.storage import LocalFile
 
 MIB = 1 << 20
 
@@ -26,10 +26,10 @@ MIB = 1 << 20
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_page_headers_add_up_to_the_index(tmp_path: Path, version: str, dictionary: bool) -> None:
-    pieces = [f"{number % 700} words".encode() for number in range(20_000)]
-    path = pieces_file(
+    pre_tokens = [f"{number % 700} words".encode() for number in range(20_000)]
+    path = pre_tokens_file(
         tmp_path / "a.parquet",
-        pieces,
+        pre_tokens,
         use_dictionary=dictionary,
         data_page_version=version,
         data_page_size=2000,
@@ -37,7 +37,7 @@ def test_page_headers_add_up_to_the_index(tmp_path: Path, version: str, dictiona
         write_page_checksum=True,
     )
     other = tmp_path / "b.parquet"
-    duckdb.sql(f"copy (select 'a' || (i % 5000) as piece, 1 as count from range(300000) t(i)) to '{other}'")
+    duckdb.sql(f"copy (select 'a' || (i % 5000) as pre_token, 1 as count from range(300000) t(i)) to '{other}'")
     for name in (path, other):
         metadata = pq.read_metadata(name)
         with LocalFile(str(name)) as stream:
@@ -53,7 +53,9 @@ def test_page_headers_add_up_to_the_index(tmp_path: Path, version: str, dictiona
 @settings(deadline=None)
 @given(data=st.data())
 def test_damaged_page_headers_are_errors(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = pieces_file(tmp_path_factory.getbasetemp() / "damaged.parquet", [b"a%d" % number for number in range(500)])
+    path = pre_tokens_file(
+        tmp_path_factory.getbasetemp() / "damaged.parquet", [b"a%d" % number for number in range(500)]
+    )
     column = pq.read_metadata(path).row_group(0).column(0)
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):

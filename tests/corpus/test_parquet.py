@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.base.errors import InputError
-from pipeline.corpus import columns
-from pipeline.corpus.chunks import Cutting, Span
-from pipeline.corpus.cut_files import plan_chunks
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.listing import describe
-from pipeline.corpus.readers import read_span
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus import columns
+from bpe_pipeline.corpus.chunks import Cutting, Span
+from bpe_pipeline.corpus.cut_files import plan_chunks
+from bpe_pipeline.corpus.files import FileSpan
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.readers import read_span
 
 TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i % 40}" for i in range(500))]
 

@@ -10,29 +10,29 @@ import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.process import HAS_PSS
 from chunk_tasks import counted_within, random_words
 from command import measured, refused, run
-from corpus_files import pieces_file, xz_with, zstd_frame
+from corpus_files import pre_tokens_file, xz_with, zstd_frame
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from benchmarks.process import HAS_PSS
-from pipeline import _core
-from pipeline.base import machine
-from pipeline.base.errors import InputError, TrainingError
-from pipeline.base.memory import Grant
-from pipeline.commands import merge
-from pipeline.commands.preload import TRAINING
-from pipeline.corpus.lines import whole_lines
-from pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
-from pipeline.counts.counts_file import read_counts
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
-from pipeline.run.workers import executor_for
-from pipeline.tokenizer import export
-from pipeline.tokenizer.model import Model
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base import machine
+from bpe_pipeline.base.errors import InputError, TrainingError
+from bpe_pipeline.base.memory import Grant
+from bpe_pipeline.commands import merge
+from bpe_pipeline.commands.preload import TRAINING
+from bpe_pipeline.corpus.lines import whole_lines
+from bpe_pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
+from bpe_pipeline.counts.counts_file import read_counts
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.workers import executor_for
+from bpe_pipeline.tokenizer import export
+from bpe_pipeline.tokenizer.model import Model
 
 MIB = 1 << 20
 
@@ -118,9 +118,9 @@ def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) 
     counter = _core.ChunkCounter(automaton, [], budget_bytes=40 * MIB, spill=lambda one: spilled.append(len(one)))
     counter.feed(random_words(5, 3_000_000), True)
     assert not spilled
-    pieces = len(counter)
+    pre_tokens = len(counter)
     counter.set_budget(3 * MIB)
-    assert (spilled, len(counter)) == ([pieces], 0)
+    assert (spilled, len(counter)) == ([pre_tokens], 0)
     with pytest.raises(ValueError, match="no budget to change"):
         _core.ChunkCounter(automaton, []).set_budget(5)
 
@@ -153,14 +153,17 @@ def _page(home: Path) -> Path:
 
 
 COUNTS: dict[str, Callable[[Path], Path]] = {
-    "dictionary": lambda home: pieces_file(
+    "dictionary": lambda home: pre_tokens_file(
         home / "a.parquet", [b"x" * 3 * MIB] * 60, dictionary_pagesize_limit=1 << 30
     ),
-    "pages": lambda home: pieces_file(
+    "pages": lambda home: pre_tokens_file(
         home / "a.parquet", [bytes([97 + i]) * 4 * MIB for i in range(20)], use_dictionary=False
     ),
-    "prefixes": lambda home: pieces_file(
-        home / "a.parquet", [b"y" * 3 * MIB] * 60, use_dictionary=False, column_encoding={"piece": "DELTA_BYTE_ARRAY"}
+    "prefixes": lambda home: pre_tokens_file(
+        home / "a.parquet",
+        [b"y" * 3 * MIB] * 60,
+        use_dictionary=False,
+        column_encoding={"pre_token": "DELTA_BYTE_ARRAY"},
     ),
     "line": _line,
     "page": _page,
@@ -183,18 +186,20 @@ def test_reading_stays_within_the_memory_limit(name, command, reason, least_mib,
     until_enough(lambda limit_mib: run_within(limit_mib=limit_mib).stderr, refusal, least_mib)
 
 
-def test_dictionary_of_pieces_is_decoded(tmp_path: Path) -> None:
-    pieces = [peers.generated_text(number % 50, 30).encode() for number in range(3000)]
-    path = pieces_file(tmp_path / "a.parquet", pieces, row_group_size=1000)
+def test_dictionary_of_pre_tokens_is_decoded(tmp_path: Path) -> None:
+    pre_tokens = [peers.generated_text(number % 50, 30).encode() for number in range(3000)]
+    path = pre_tokens_file(tmp_path / "a.parquet", pre_tokens, row_group_size=1000)
     for budget in (UNLIMITED, ReadBudget(4 * MIB, lambda _: None)):
         batches = list(read_counts(path, budget))
-        assert [piece for batch in batches for piece in batch.pieces] == pieces
+        assert [pre_token for batch in batches for pre_token in batch.pre_tokens] == pre_tokens
         for batch in batches[:2]:
-            assert pieces[int(batch.location(0).rsplit(" ", 1)[1]) - 1] == batch.pieces[0]
+            assert pre_tokens[int(batch.location(0).rsplit(" ", 1)[1]) - 1] == batch.pre_tokens[0]
 
 
-@pytest.mark.parametrize(("name", "pieces"), [("dictionary", 60), ("pages", 20), ("prefixes", 60)])
-def test_large_pieces_are_read_within_the_budget_that_the_errors_name(name: str, pieces: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "pre_tokens"), [("dictionary", 60), ("pages", 20), ("prefixes", 60)])
+def test_large_pre_tokens_are_read_within_the_budget_that_the_errors_name(
+    name: str, pre_tokens: int, tmp_path: Path
+) -> None:
     path, batches = COUNTS[name](tmp_path), []
 
     def read(whole_mib: int) -> None:
@@ -202,16 +207,16 @@ def test_large_pieces_are_read_within_the_budget_that_the_errors_name(name: str,
 
     reason = r"would take (\d+)\.\d MiB to read, and a worker has \d+\.0 MiB"
     until_enough(lambda limit: error_of(lambda: read(limit)), reason, 3)
-    assert sum(len(batch.pieces) for batch in batches) == pieces
+    assert sum(len(batch.pre_tokens) for batch in batches) == pre_tokens
 
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of more pieces than a row group holds, merged."""
+    """A run of more pre-tokens than a row group holds, merged."""
     run = tmp_path_factory.mktemp("imported") / "run"
     words = random_words(6, 1_500_000).split(b" ")
-    pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
-    pipeline.merge_run(run, vocab_size=700)
+    bpe_pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
+    bpe_pipeline.merge_run(run, vocab_size=700)
     return run
 
 
@@ -242,15 +247,15 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
 def test_every_command_warns_when_memory_passed_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, limit = tmp_path / "run", {"memory_limit": "2GiB"}
-    pipeline.merge_run(pipeline.import_counts({"low": 5, "lower": 2}, output=run), vocab_size=259)
+    bpe_pipeline.merge_run(bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=run), vocab_size=259)
     monkeypatch.setattr(machine, "_memory_by_process", lambda: {0: (3 << 30, 0)})
     for work in (
-        lambda: pipeline.verify_run(run, **limit),
-        lambda: pipeline.merge_run(run, vocab_size=258, **limit),
-        lambda: pipeline.combine_runs([run], output=tmp_path / "other", **limit),
-        lambda: pipeline.import_counts({"a": 1}, output=tmp_path / "more", **limit),
+        lambda: bpe_pipeline.verify_run(run, **limit),
+        lambda: bpe_pipeline.merge_run(run, vocab_size=258, **limit),
+        lambda: bpe_pipeline.combine_runs([run], output=tmp_path / "other", **limit),
+        lambda: bpe_pipeline.import_counts({"a": 1}, output=tmp_path / "more", **limit),
     ):
         with pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB: all processes .* 3\.0 GiB"):
             work()
-    with pytest.warns(UserWarning, match="memory passed"), pytest.raises(InputError, match="the piece is empty"):
-        pipeline.import_counts({"": 1}, output=tmp_path / "empty", **limit)
+    with pytest.warns(UserWarning, match="memory passed"), pytest.raises(InputError, match="the pre-token is empty"):
+        bpe_pipeline.import_counts({"": 1}, output=tmp_path / "empty", **limit)

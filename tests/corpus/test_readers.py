@@ -19,13 +19,13 @@ from corpus_files import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core
-from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus import lines, readers
-from pipeline.corpus.files import FileSpan, FileType
-from pipeline.corpus.lines import read_lines
-from pipeline.corpus.listing import describe
-from pipeline.corpus.readers import read_span
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError, InvalidTextError
+from bpe_pipeline.corpus import lines, readers
+from bpe_pipeline.corpus.files import FileSpan, FileType
+from bpe_pipeline.corpus.lines import read_lines
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.readers import read_span
 
 COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd, "": bytes}
 
@@ -111,7 +111,7 @@ def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path) -> No
         list(read_span(FileSpan(file, 0, 7 if file.format == "parquet" else file.size), "text", reported.append))
         assert file.format == "parquet" or sum(reported) == file.size
     both = count(tmp_path, *names, chunk_bytes=30_000)
-    assert both == ({piece: times * len(names) for piece, times in expected.items()}, number * len(names), {})
+    assert both == ({pre_token: times * len(names) for pre_token, times in expected.items()}, number * len(names), {})
 
 
 def parquet(texts: list[bytes | None]) -> bytes:
@@ -180,8 +180,8 @@ RECORDS = b"""{"text":"fine"}\n{"text":"\\ud800 a\xff"}\nno JSON\n{"text":5}\n{"
         (
             "a.txt",
             b"fine \xff and \xffff " + b"x" * 20 + EOT + "é".encode() * 9,
-            {"max_piece_bytes": 8},
-            {"replacements": [", byte 5", ", byte 11"], "pieces_cut": [", byte 14", ", byte 48"]},
+            {"max_pre_token_bytes": 8},
+            {"replacements": [", byte 5", ", byte 11"], "pre_tokens_cut": [", byte 14", ", byte 48"]},
         ),
         (
             "b.gz",
@@ -229,19 +229,19 @@ def test_skipped_and_altered_input_has_locations(tmp_path: Path, name, content, 
     st.lists(st.sampled_from([b"a", b"abcdefghij", b" ", "é日".encode(), b"\xff", b"\xe6\x97", EOT]), max_size=40),
     st.integers(1, 60),
 )
-def test_cut_pieces_have_their_offsets(parts, window):
+def test_cut_pre_tokens_have_their_offsets(parts, window):
     """The text between replacements has the offsets of the input, whatever the window."""
     text = b"".join(parts)
-    counter = _core.ChunkCounter(PATTERN.automaton, [EOT], max_piece_bytes=8, window_bytes=window)
+    counter = _core.ChunkCounter(PATTERN.automaton, [EOT], max_pre_token_bytes=8, window_bytes=window)
     counter.feed(text, end=True)
     expected, at, starts = [], 0, _character_starts(text)
     for document in text.decode(errors="replace").split(EOT.decode()):
-        for piece in oracle_counting.cut(document):
-            if len(piece.encode()) > 8:
+        for pre_token in oracle_counting.cut(document):
+            if len(pre_token.encode()) > 8:
                 expected.append(starts[at])
-            at += len(piece)
+            at += len(pre_token)
         at += len(EOT)
-    assert counter.statistics()["noted"]["pieces_cut"][1] == expected[:8]
+    assert counter.statistics()["noted"]["pre_tokens_cut"][1] == expected[:8]
 
 
 def _character_starts(text: bytes) -> list[int]:
@@ -265,10 +265,10 @@ from chunk_tasks import count
 from pathlib import Path
 grown = growth()
 total, documents, lost = count(Path(sys.argv[1]), sys.argv[2])
-print(sum(len(piece) * times for piece, times in total.items()), documents, *lost, grown() >> 20)
+print(sum(len(pre_token) * times for pre_token, times in total.items()), documents, *lost, grown() >> 20)
 """
 MIB = 1 << 20
-BOMBS = {  # the beginning, compression, what follows how often, the bytes of its pieces, documents, losses
+BOMBS = {  # the beginning, compression, what follows how often, the bytes of its pre-tokens, documents, losses
     "bomb.txt.gz": (b"", gzip.compress, (b"word \n" * 10 + b"abc\n") * (MIB // 64), 128, 128 * MIB, "1"),
     "bomb.jsonl.gz": (b"", gzip.compress, b" \n" * (MIB // 2), 128, 0, "0 files_empty"),
     "huge.txt.zst": (b"", zstd, b"words, and 12 more, in it " * (MIB // 26), 128, 26 * (MIB // 26) * 128, "1"),

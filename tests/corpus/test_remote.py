@@ -10,9 +10,9 @@ from command import files_in
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import InputError
-from pipeline.corpus.listing import find_files
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.listing import find_files
 
 pytest.importorskip("fsspec")
 
@@ -93,11 +93,11 @@ def test_run_in_any_store_that_arrow_writes(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"corpus/{number}.txt").write_text(f"low lower lowest {number} " * 1000)
     there = f"fsspec+file://{tmp_path}"
-    pipeline.train(f"{there}/corpus", output=f"{there}/run", vocab_size=270, chunk_size="8KiB")
-    pipeline.train(tmp_path / "corpus", output=tmp_path / "local", vocab_size=270)
+    bpe_pipeline.train(f"{there}/corpus", output=f"{there}/run", vocab_size=270, chunk_size="8KiB")
+    bpe_pipeline.train(tmp_path / "corpus", output=tmp_path / "local", vocab_size=270)
     assert files_in(tmp_path / "run/tokenizer") == files_in(tmp_path / "local/tokenizer")
     assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
-    pipeline.train(f"{there}/corpus", output=tmp_path / "run2", vocab_size=270)
+    bpe_pipeline.train(f"{there}/corpus", output=tmp_path / "run2", vocab_size=270)
     with pytest.raises(InputError, match="is a run directory"):
         find_files([f"{there}/run"])
 
@@ -116,7 +116,7 @@ def test_data_sets_marks_and_archives_in_a_store_are_read_as_on_a_disk(tmp_path:
         assert file.path == f"{root}/saved/data-00000-of-00001.arrow"
     options = {"vocab_size": 262, "chunk_size": 500}
     local, remote = (
-        pipeline.train(f"{root}/saved", output=tmp_path / name, **options).merges
+        bpe_pipeline.train(f"{root}/saved", output=tmp_path / name, **options).merges
         for name, root in (("local", tmp_path), ("remote", f"fsspec+file://{tmp_path}"))
     )
     assert local == remote != []

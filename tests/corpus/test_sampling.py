@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import pipeline
-from pipeline.corpus.listing import find_files
-from pipeline.corpus.sampling import choose, read_chosen
+import bpe_pipeline
+from bpe_pipeline.corpus.listing import find_files
+from bpe_pipeline.corpus.sampling import choose, read_chosen
 
 
 def test_samples_are_bounded_and_repeatable(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_samples_are_bounded_and_repeatable(tmp_path: Path) -> None:
     (tmp_path / "1.txt").unlink()
     left = read_chosen(chosen, "text")
     assert 0 < len(left) < len(drawn)
-    with pytest.raises(pipeline.PipelineError, match=re.escape("1.txt cannot be read")):
+    with pytest.raises(bpe_pipeline.PipelineError, match=re.escape("1.txt cannot be read")):
         read_chosen(chosen, "text", skip_changed=False)
     assert choose([], 100) == []
 

@@ -5,7 +5,7 @@ import regex
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline import _core
+from bpe_pipeline import _core
 
 TOKENS = st.lists(st.binary(min_size=1, max_size=4), min_size=1, max_size=12, unique=True)
 SMALL = st.lists(st.text("ab<", min_size=1, max_size=4).map(str.encode), min_size=1, max_size=12, unique=True)

@@ -11,11 +11,11 @@ from command import refused, run, run_here
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline import Tokenizer
-from pipeline.counts.as_text import certain_pieces
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.normal_form import nfc
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.counts.as_text import certain_pre_tokens
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.normal_form import nfc
 
 MARKS = ["<|im_start|>", "<|im_end|>", "[INST]", "</s>", "<start_of_turn>", "<|a b|>", "<\uff5cUser\uff5c>", "of", "<>"]
 MARKS += ["<x cafe\u0301 e>", "\u0301a > =\u0338 e"]
@@ -28,45 +28,47 @@ AROUND = st.text(" \n\r'|<>[]/_sdma1\u0130é\u0301\u0338", max_size=6)
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(MARKS), st.lists(AROUND, min_size=2, max_size=4), st.booleans())
 @example("<x cafe\u0301 e>", ["", "\u0301 b"], True)
-def test_certain_pieces_are_in_every_text_with_the_mark(name: str, mark: str, around: list[str], form: bool) -> None:
+def test_certain_pre_tokens_are_in_every_text_with_the_mark(
+    name: str, mark: str, around: list[str], form: bool
+) -> None:
     pattern = replace(compile_pattern(name), nfc=form)
     text = mark.join(around)
-    pieces = Counter(piece.encode() for piece in pattern.cut(nfc(text) if form else text))
-    for piece, times in certain_pieces(mark, pattern).items():
-        assert pieces[piece] >= times * (len(around) - 1)
+    pre_tokens = Counter(pre_token.encode() for pre_token in pattern.cut(nfc(text) if form else text))
+    for pre_token, times in certain_pre_tokens(mark, pattern).items():
+        assert pre_tokens[pre_token] >= times * (len(around) - 1)
     some = {"gpt2": [b"im", b"_", b"start"], "cl100k": [b"_start"], "none": []}
     if name in some:
-        assert certain_pieces("<|im_start|>", pattern) == Counter(some[name])
+        assert certain_pre_tokens("<|im_start|>", pattern) == Counter(some[name])
 
 
 @pytest.mark.parametrize(
     ("mark", "said"),
     [
-        ("<|im_end|>", "'<|im_end|>' was never counted as text: the piece "),
-        ("[INST]", "warning: '[INST]' was counted as text at most 3 times, as often as the piece 'INST'"),
-        ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the piece 'low'"),
+        ("<|im_end|>", "'<|im_end|>' was never counted as text: the pre-token "),
+        ("[INST]", "warning: '[INST]' was counted as text at most 3 times, as often as the pre-token 'INST'"),
+        ("<low,low>", "warning: '<low,low>' was counted as text at most 1 time, as often as the pre-token 'low'"),
         ("<>", "warning: how often '<>' was counted as text is unknown"),
     ],
 )
 def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str, said: str, tmp_path: Path) -> None:
     run, exported = tmp_path / "run", tmp_path / "exported"
     counts = {"[": 5, "INST": 3, "]": 4, "low": 3, ",": 9, "wide": 7}
-    pipeline.train_from_counts(counts, output=run, vocab_size=264)
+    bpe_pipeline.train_from_counts(counts, output=run, vocab_size=264)
     found = run_here("merge", run, "--vocab-size", 263, "--special-token", mark)
     assert (found.returncode, said in found.stderr) == (0, True)
     tokenizer = Tokenizer.load(run / "tokenizer-263")
     assert list(tokenizer.special_tokens) == ["<|endoftext|>", mark]
     assert tokenizer.encode(f"low{mark}")[-1] == tokenizer.special_tokens[mark]
     assert run_here("merge", run, "--vocab-size", 263, "--special-token", "<new>").returncode == 1
-    pipeline.verify_run(run)
+    bpe_pipeline.verify_run(run)
     found = run_here("export", run, "--special-token", mark, "--output", exported, "--export", "hf")
     assert said.removeprefix("warning: ") in found.stderr
     assert Tokenizer.load(exported).special_tokens == {"<|endoftext|>": 263, mark: 264}
 
 
-def test_nothing_is_said_of_pieces_that_were_cut_because_they_are_long(tmp_path: Path) -> None:
+def test_nothing_is_said_of_pre_tokens_that_were_cut_because_they_are_long(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("[INSTRUCT] low " * 5)
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=262, max_piece_bytes=5)
+    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=262, max_pre_token_bytes=5)
     found = run_here("merge", tmp_path / "run", "--vocab-size", 261, "--special-token", "[INSTRUCT]")
     assert "how often '[INSTRUCT]' was counted as text is unknown" in found.stderr
 
@@ -109,15 +111,15 @@ def test_every_well_known_token_is_counted(corpus: Path, tmp_path: Path) -> None
 def test_named_tokens_are_not_warned_of(corpus: Path, tmp_path: Path) -> None:
     options = {"output": tmp_path / "r", "vocab_size": 270, "overwrite": True}
     named = options | {"special_tokens": [EOT, "<s>", "[INST]"]}
-    assert "looks like" not in warned(pipeline.train, corpus, **named)
-    assert "looks like" not in warned(pipeline.train, corpus, special_tokens_as_text=True, **named)
-    assert "'<s>' 9 times, '[INST]' 9 times; if" in warned(pipeline.train, corpus, **options)
+    assert "looks like" not in warned(bpe_pipeline.train, corpus, **named)
+    assert "looks like" not in warned(bpe_pipeline.train, corpus, special_tokens_as_text=True, **named)
+    assert "'<s>' 9 times, '[INST]' 9 times; if" in warned(bpe_pipeline.train, corpus, **options)
 
 
 def test_records_and_iterators_are_searched(tmp_path: Path) -> None:
     texts, path = ["low<|im_start|>er", "new", "<|im_start|>"], tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    for number, (train, corpus) in enumerate(((pipeline.train, path), (pipeline.train_from_iterator, texts))):
+    for number, (train, corpus) in enumerate(((bpe_pipeline.train, path), (bpe_pipeline.train_from_iterator, texts))):
         text = warned(train, corpus, output=tmp_path / str(number), vocab_size=270, workers=1)
         assert "'<|im_start|>' 2 times" in text
 
@@ -125,18 +127,18 @@ def test_records_and_iterators_are_searched(tmp_path: Path) -> None:
 def test_the_first_mebibyte_of_a_chunk_is_searched(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("<pad> low\n" * (3 << 20 >> 3))
     options = {"output": tmp_path / "r", "vocab_size": 270, "chunk_size": "64MiB", "workers": 1}
-    text = warned(pipeline.train, tmp_path / "a.txt", **options)
+    text = warned(bpe_pipeline.train, tmp_path / "a.txt", **options)
     assert any(f"'<pad>' {(1 << 20) // 10 + more:,} times" in text for more in (0, 1))
     assert "(in 1.0 MiB of 3.8 MiB that were searched)" in text
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "none"])
 def test_encoding_warns_of_what_is_text_for_its_tokenizer(pattern: str, corpus: Path, tmp_path: Path) -> None:
-    whole = pipeline.Tokenizer.from_merges([], [EOT, "<s>", "[INST]"], pattern=pattern)
-    other = pipeline.Tokenizer.from_merges([], ["</s>"], pattern=pattern)
+    whole = bpe_pipeline.Tokenizer.from_merges([], [EOT, "<s>", "[INST]"], pattern=pattern)
+    other = bpe_pipeline.Tokenizer.from_merges([], ["</s>"], pattern=pattern)
     for number, (tokenizer, found) in enumerate([(whole, ""), (other, "'<s>' 9 times, '[INST]' 9 times; if they")]):
-        written = warned(pipeline.encode_corpus, corpus, tokenizer, tmp_path / str(number))
-        held = warned(pipeline.encode_files, corpus, tokenizer)
+        written = warned(bpe_pipeline.encode_corpus, corpus, tokenizer, tmp_path / str(number))
+        held = warned(bpe_pipeline.encode_files, corpus, tokenizer)
         for text in (written, held):
             assert found in text
             assert ("encoded as text: '<|endoftext|>' 26 times" in text) == bool(found)

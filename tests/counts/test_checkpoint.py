@@ -13,7 +13,7 @@ from faults import Faults
 from killing import counters, ended, require_clean, start
 from peers import generated_text
 
-import pipeline
+import bpe_pipeline
 
 END = "<|endoftext|>"
 WORDS = " ".join(generated_text(seed, 2000) for seed in range(6)).split(" ")
@@ -48,7 +48,17 @@ class Counted:
         self.results = results(home / "whole")
 
     def count(self, output, interval_s=0.0, **environment):
-        words = [sys.executable, "-P", "-m", "pipeline", "count", str(self.file), "--output", str(output), "--quiet"]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "bpe_pipeline",
+            "count",
+            str(self.file),
+            "--output",
+            str(output),
+            "--quiet",
+        ]
         environment["BPE_PIPELINE_CHECKPOINT_S"] = str(interval_s)
         return ended(start([*words, *self.options, "--workers", "1"], None, **environment))
 
@@ -123,8 +133,8 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
         (corpus / f"{seed}.txt").write_text(generated_text(seed, 3000))
 
     def count(name, **environment):
-        small = "import pipeline.counts.combine as it; it.SHARE_BYTES = 16384"
-        script = f"{small}; from pipeline.__main__ import main; raise SystemExit(main())"
+        small = "import bpe_pipeline.counts.combine as it; it.SHARE_BYTES = 16384"
+        script = f"{small}; from bpe_pipeline.__main__ import main; raise SystemExit(main())"
         words = [sys.executable, "-P", "-c", script, "count", str(corpus), "--output", str(tmp_path / name)]
         words += ["--chunk-size", "20KB", "--workers", "2", "--quiet"]
         return ended(start(words, None, **environment))
@@ -148,7 +158,7 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
 
 def test_foreign_names_of_shares_are_left_alone(tmp_path, monkeypatch):
     """Only shares that this command can have written say how many there are."""
-    monkeypatch.setattr("pipeline.counts.combine.SHARE_BYTES", 1)
+    monkeypatch.setattr("bpe_pipeline.counts.combine.SHARE_BYTES", 1)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(generated_text(len(name), 300))
     run = tmp_path / "run"
@@ -156,8 +166,8 @@ def test_foreign_names_of_shares_are_left_alone(tmp_path, monkeypatch):
     (run / "counts").mkdir(parents=True)
     for path in foreign:
         path.write_bytes(b"theirs")
-    pipeline.count(tmp_path / "*.txt", output=run, workers=1, chunk_size=500, overwrite=True)
+    bpe_pipeline.count(tmp_path / "*.txt", output=run, workers=1, chunk_size=500, overwrite=True)
     assert [path.read_bytes() for path in foreign] == [b"theirs"] * 3
     assert "combining: 10000 tasks" not in (run / "log.txt").read_text()
-    once = pipeline.count(tmp_path / "*.txt", output=tmp_path / "once", workers=1, chunk_size=500)
+    once = bpe_pipeline.count(tmp_path / "*.txt", output=tmp_path / "once", workers=1, chunk_size=500)
     assert (tmp_path / "once" / "counter.parquet").read_bytes() == (run / "counter.parquet").read_bytes(), once

@@ -16,20 +16,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter, known
 
-from pipeline import _core
-from pipeline.base.errors import InputError, InvalidTextError
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.corpus.files import FileSpan
-from pipeline.corpus.listing import describe
-from pipeline.counts import feeding
-from pipeline.counts.count_worker import count_chunk
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError, InvalidTextError
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.files import FileSpan
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.counts import feeding
+from bpe_pipeline.counts.count_worker import count_chunk
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 END = b"<|end|>"
 AUTOMATON = compile_pattern("gpt2").automaton
 POLICIES = ["replace", "skip"]
 
-# Characters on which all engines agree, in runs that make long and short pieces; bytes that make every kind of error.
+# Characters on which all engines agree, in runs that make long and short pre-tokens; bytes that make every kind of
+# error.
 TEXT = st.text(st.sampled_from("ab'sé日本1 ２\n\t.<|end>x𐍈 "), max_size=80).map(str.encode)
 BROKEN = st.sampled_from(
     [b"\x80", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xed\xa0\x80", b"\xc0\xaf", b"\xff", b"\xf4\x90"]
@@ -52,7 +53,7 @@ def counted(text, specials=(END,), *, cutter=AUTOMATON, blocks=(1 << 20,), error
     return counter
 
 
-def pieces(text, specials=(END,), **options):
+def pre_tokens(text, specials=(END,), **options):
     return as_counter(counted(text, specials, **options).columns())
 
 
@@ -72,7 +73,7 @@ def test_any_block_window_and_policy(text, blocks, window, errors):
     assert as_counter(counter.columns()) == expected
     found = counter.statistics()
     documents = len(oracle_counting.documents(text, specials, errors))
-    assert (found["bytes"], found["pieces"], found["documents"]) == (len(text), expected.total(), documents)
+    assert (found["bytes"], found["pre_tokens"], found["documents"]) == (len(text), expected.total(), documents)
     if errors == "skip":
         skipped = len(oracle_counting.split(text, specials)) - documents
         assert noted(counter) == ({"documents_skipped": skipped} if skipped else {})
@@ -88,7 +89,7 @@ def test_special_token_within_another_does_not_hide_it_at_the_end_of_a_window(er
     text = b"a<|end|>b<|end<|end|>end|>\xffn<|<|end|>end<|end"
     expected = oracle_counting.count(text, specials, errors)
     for window in range(1, len(text) + 1):
-        assert pieces(text, specials, window_bytes=window, errors=errors) == expected
+        assert pre_tokens(text, specials, window_bytes=window, errors=errors) == expected
 
 
 def test_every_pair_and_many_triples_of_bytes_are_repaired_as_python_does():
@@ -103,8 +104,8 @@ def test_every_pair_and_many_triples_of_bytes_are_repaired_as_python_does():
         text = b"\0".join(filler + text for text in texts)
         expected = Counter((filler + text).decode(errors="replace").encode() for text in texts)
         for window in (1 << 18, 7):
-            assert pieces(text, [b"\0"], cutter=lambda document: [document], window_bytes=window) == expected
-        kept = pieces(text, [b"\0"], cutter=lambda document: [document], errors="skip", window_bytes=100)
+            assert pre_tokens(text, [b"\0"], cutter=lambda document: [document], window_bytes=window) == expected
+        kept = pre_tokens(text, [b"\0"], cutter=lambda document: [document], errors="skip", window_bytes=100)
         assert kept == oracle_counting.count(text, [b"\0"], "skip", r"(?s).+")
 
 
@@ -126,9 +127,11 @@ def test_offsets_are_counted_from_the_first_byte_fed():
 
 
 def test_documents_end_at_special_tokens_and_texts():
-    # White space before a special token is at the end of its document, so it is one piece.
-    assert pieces(b"a  " + END + b"  b") == {b"a": 1, b"  ": 1, b" ": 1, b" b": 1}
-    assert pieces(b"abcabc", cutter=lambda _: ["", "abc", "", "abc", ""]) == {b"abc": 2}  # an empty piece is none
+    # White space before a special token is at the end of its document, so it is one pre-token.
+    assert pre_tokens(b"a  " + END + b"  b") == {b"a": 1, b"  ": 1, b" ": 1, b" b": 1}
+    assert pre_tokens(b"abcabc", cutter=lambda _: ["", "abc", "", "abc", ""]) == {
+        b"abc": 2
+    }  # an empty pre-token is none
     counter = _core.ChunkCounter(AUTOMATON, [END])
     counter.feed(b"a  ", end=True)
     counter.start_inside_document()
@@ -142,12 +145,12 @@ def test_documents_end_at_special_tokens_and_texts():
 
 @settings(max_examples=100, deadline=None)
 @given(TEXT, st.integers(4, 9), st.integers(1, 50))
-def test_longest_piece(text, most, window):
-    counter = counted(text, [], max_piece_bytes=most, window_bytes=window)
+def test_longest_pre_token(text, most, window):
+    counter = counted(text, [], max_pre_token_bytes=most, window_bytes=window)
     expected, cut = Counter(), 0
-    for piece, number in oracle_counting.count(text).items():
+    for pre_token, number in oracle_counting.count(text).items():
         parts = [""]
-        for character in piece.decode():
+        for character in pre_token.decode():
             if len((parts[-1] + character).encode()) > most:
                 parts.append("")
             parts[-1] += character
@@ -155,13 +158,13 @@ def test_longest_piece(text, most, window):
             expected[part.encode()] += number
         cut += number * (len(parts) > 1)
     assert as_counter(counter.columns()) == expected
-    assert noted(counter) == ({"pieces_cut": cut} if cut else {})
+    assert noted(counter) == ({"pre_tokens_cut": cut} if cut else {})
 
 
 @pytest.mark.parametrize("at_the_ends", [False, True], ids=["any hashes", "hashes at both ends of the table"])
-def test_a_growing_table_keeps_every_piece(at_the_ends):
+def test_a_growing_table_keeps_every_pre_token(at_the_ends):
     numbers = sorted({b" %d" % number + b"0" * (number % 3 * 7) for number in range(400_000)}, key=_core.hash64)
-    # Full at both ends, so that pieces are far behind their homes, also across the end of the table.
+    # Full at both ends, so that pre-tokens are far behind their homes, also across the end of the table.
     numbers = numbers[:10_000] + numbers[-10_000:] if at_the_ends else numbers[::3]
     arriving = random.Random(17).sample(numbers, len(numbers))
     texts = [arriving[max(at - 1000, 0) : at + 1000] for at in range(0, len(arriving), 1000)]  # most of them twice
@@ -172,15 +175,15 @@ def test_a_growing_table_keeps_every_piece(at_the_ends):
     assert list(result) == numbers
     assert result == Counter(itertools.chain(*texts))
     parts = [as_counter(counter.columns(i, 8)) for i in range(8)]
-    assert [piece for part in parts for piece in part] == numbers
-    assert all(_core.hash64(piece) >> 61 == i for i, part in enumerate(parts) for piece in part)
+    assert [pre_token for part in parts for pre_token in part] == numbers
+    assert all(_core.hash64(pre_token) >> 61 == i for i, part in enumerate(parts) for pre_token in part)
     counter.clear_counts()
     assert len(counter) == 0
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 1 << 32), st.integers(1, 3000), st.sampled_from([1, 300, 50_000]))
-def test_hot_pieces_at_any_time(seed, words, window):
+def test_hot_pre_tokens_at_any_time(seed, words, window):
     """Often and seldom, of 1 to 17 bytes, with NUL in them: read, added to, cleared, growing while some are hot."""
     generator = random.Random(seed)
     many = [bytes(generator.choices(b"ab\0", k=generator.choice((1, 2, 7, 8, 14, 15, 16, 17)))) for _ in range(words)]
@@ -193,7 +196,7 @@ def test_hot_pieces_at_any_time(seed, words, window):
         expected.update([*some, *[b"\n"] * (len(some) - 1)])
         choice = generator.randrange(4)
         if choice == 0:
-            counter.add_pieces(some[:5], [7] * len(some[:5]))
+            counter.add_pre_tokens(some[:5], [7] * len(some[:5]))
             expected.update(some[:5] * 7)
         elif choice == 1:
             counter.clear_counts()
@@ -206,8 +209,8 @@ def test_hot_pieces_at_any_time(seed, words, window):
 
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("seed", range(4))
-def test_stretches_without_hot_pieces_between_others(seed):
-    """Long enough that the table stops asking for hot pieces, and begins again, at uneven places."""
+def test_stretches_without_hot_pre_tokens_between_others(seed):
+    """Long enough that the table stops asking for hot pre-tokens, and begins again, at uneven places."""
     generator = random.Random(seed)
     counter = _core.ChunkCounter(AUTOMATON, [])
     expected = Counter()
@@ -222,21 +225,21 @@ def test_stretches_without_hot_pieces_between_others(seed):
     assert as_counter(counter.columns()) == expected
 
 
-@pytest.mark.parametrize(("byte", "piece"), [(b"a", b"a"), (b"\xff", "\ufffd".encode())])
-def test_a_long_piece_and_long_runs_of_invalid_bytes_take_little_memory(byte, piece):
+@pytest.mark.parametrize(("byte", "pre_token"), [(b"a", b"a"), (b"\xff", "\ufffd".encode())])
+def test_a_long_pre_token_and_long_runs_of_invalid_bytes_take_little_memory(byte, pre_token):
     counter = counted(byte * (3 << 20), blocks=[1 << 16])
-    assert as_counter(counter.columns()) == {piece * (3 << 20): 1}
-    assert noted(counter) == ({} if byte == piece else {"replacements": 3 << 20})
-    assert counter.memory_bytes() < 10 * len(piece) << 20
+    assert as_counter(counter.columns()) == {pre_token * (3 << 20): 1}
+    assert noted(counter) == ({} if byte == pre_token else {"replacements": 3 << 20})
+    assert counter.memory_bytes() < 10 * len(pre_token) << 20
 
 
 def test_counts_beyond_32_and_63_bits():
     counter = _core.ChunkCounter(AUTOMATON, [])
-    counter.add_pieces([b"a", b"b" * 20], [1 << 40, (1 << 63) - 2])
+    counter.add_pre_tokens([b"a", b"b" * 20], [1 << 40, (1 << 63) - 2])
     counter.feed(b"a", end=True)
     assert as_counter(counter.columns()) == {b"a": (1 << 40) + 1, b"b" * 20: (1 << 63) - 2}
     with pytest.raises(OverflowError, match="2\\^63"):
-        counter.add_pieces([b"b" * 20], [2])
+        counter.add_pre_tokens([b"b" * 20], [2])
 
 
 def test_hash_is_fixed_for_ever():
@@ -249,7 +252,7 @@ def test_hash_is_fixed_for_ever():
         b"seventeen bytes!!": 0xF7AA2C8CA52C9A02,
         bytes(range(100)): 0x16EA6D951A5FFE6D,
     }
-    assert {piece: _core.hash64(piece) for piece in expected} == expected
+    assert {pre_token: _core.hash64(pre_token) for pre_token in expected} == expected
 
 
 def raising(reason):
@@ -272,7 +275,7 @@ def cut_by(cutter, **options):
     ("feed", "error", "reason"),
     [
         (lambda: counted(b"", errors="ignore"), TypeError, "judge"),
-        (lambda: counted(b"", max_piece_bytes=3), ValueError, "max_piece_bytes"),
+        (lambda: counted(b"", max_pre_token_bytes=3), ValueError, "max_pre_token_bytes"),
         (lambda: counted(b"", window_bytes=0), ValueError, "window"),
         (lambda: counted(b"", budget_bytes=1000), ValueError, "together"),
         (by_columns, ValueError, "one more offset"),
@@ -333,11 +336,11 @@ def test_text_and_tables_stay_in_the_budget():
     spill(counter)
     assert len(parts) > 2
     assert max(used) <= 8 << 20
-    assert as_counter(_core.combine(parts)) == pieces(text)
+    assert as_counter(_core.combine(parts)) == pre_tokens(text)
 
 
 @pytest.mark.parametrize("errors", POLICIES)
-def test_piece_or_document_beyond_the_budget(errors):
+def test_pre_token_or_document_beyond_the_budget(errors):
     text = b"x" * (16 << 20) if errors == "replace" else b" ".join(b"%d" % i for i in range(400_000))
     with pytest.raises(MemoryError) as caught:
         counted(b"before" + END + text, errors=errors, budget_bytes=16 << 20, spill=lambda _: None)
@@ -364,7 +367,7 @@ def test_a_chunk_is_counted_and_its_counter_is_freed(task):
         assert held() == before
     finally:
         gc.enable()
-    assert (statistics.documents, statistics.pieces, statistics.special_tokens) == (2, 4, 1)
+    assert (statistics.documents, statistics.pre_tokens, statistics.special_tokens) == (2, 4, 1)
     assert task.output.exists()
 
 

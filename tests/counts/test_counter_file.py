@@ -24,15 +24,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter
 
-from pipeline import _core
-from pipeline.base.errors import RunDirectoryError, TrainingError
-from pipeline.counts import combine_worker, counter_file
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.combine_worker import CombineTask, combine, join
-from pipeline.counts.counter_file import open_counter
-from pipeline.storage import named, sealed_parquet
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError, TrainingError
+from bpe_pipeline.counts import combine_worker, counter_file
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.combine_worker import CombineTask, combine, join
+from bpe_pipeline.counts.counter_file import open_counter
+from bpe_pipeline.storage import named, sealed_parquet
 
-LOSSES = {"pieces_cut": {"count": 1, "examples": ["a.txt, byte 2"]}}
+LOSSES = {"pre_tokens_cut": {"count": 1, "examples": ["a.txt, byte 2"]}}
 
 
 def is_there(path, fingerprint):
@@ -44,9 +44,9 @@ def combine_files(paths, output, **options):
     return combine(CombineTask([(path, None) for path in paths], output, "s", **options)).rows
 
 
-def random_counts(seed, pieces):
+def random_counts(seed, pre_tokens):
     source = random.Random(seed)
-    return Counter({source.randbytes(source.randint(1, 40)): source.randint(1, 1 << 40) for _ in range(pieces)})
+    return Counter({source.randbytes(source.randint(1, 40)): source.randint(1, 1 << 40) for _ in range(pre_tokens)})
 
 
 def write_many(directory, counts, partitions=lambda _: 1):
@@ -80,7 +80,7 @@ def test_statistics_are_added_while_a_thread_imports() -> None:
     printed = script(
         dedent("""
         from collections.abc import Hashable, Mapping
-        from pipeline.counts.chunk_statistics import ChunkStatistics
+        from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 
         class Begun:
             def __init_subclass__(cls):
@@ -101,14 +101,16 @@ def test_statistics_are_added_while_a_thread_imports() -> None:
 
 def test_duckdb_reads_it(tmp_path):
     path = write(tmp_path / "c.parquet", random_counts(2, 20_000) + Counter({b" the": 5_000_000_000}), 2)
-    rows = duckdb.execute("select piece, count from read_parquet(?) order by hash(piece)", [str(path)]).fetchall()
+    rows = duckdb.execute(
+        "select pre_token, count from read_parquet(?) order by hash(pre_token)", [str(path)]
+    ).fetchall()
     assert dict(rows) == read(path)
-    found = duckdb.execute(f"select count from '{path}' where piece = ' the'::blob").fetchall()
+    found = duckdb.execute(f"select count from '{path}' where pre_token = ' the'::blob").fetchall()
     assert found == [(5_000_000_000,)]
 
 
-PIECES = st.one_of(st.text("ab", min_size=1, max_size=3).map(str.encode), st.binary(min_size=1, max_size=20))
-COUNTS = st.dictionaries(PIECES, st.integers(1, 1 << 50), max_size=30)
+PRE_TOKENS = st.one_of(st.text("ab", min_size=1, max_size=3).map(str.encode), st.binary(min_size=1, max_size=20))
+COUNTS = st.dictionaries(PRE_TOKENS, st.integers(1, 1 << 50), max_size=30)
 
 
 @settings(max_examples=200, deadline=None)
@@ -147,36 +149,36 @@ def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("shares", "files"), [(1, 1024), (1, 4), (2, 1024), (8, 4)])
 def test_partitions_are_combined_in_shares_and_joined(tmp_path, monkeypatch, shares, files, threads, memory_bytes):
-    monkeypatch.setattr("pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("bpe_pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
     monkeypatch.setattr(counter_file, "PARTITION_ROWS", 512)
     counted = [*(random_counts(i // 2, 500 + 1000 * i) for i in range(6)), Counter()]
     paths, joined = write_many(tmp_path, counted, lambda i: 2 ** (i % 3)), tmp_path / "joined.parquet"
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
-    how = {"statistics": ChunkStatistics(pieces=1), "threads": threads, "memory_bytes": memory_bytes}
+    how = {"statistics": ChunkStatistics(pre_tokens=1), "threads": threads, "memory_bytes": memory_bytes}
     rows = [combine_files(paths, part, share=(index, shares), **how) for index, part in enumerate(parts)]
     assert join(CombineTask([(part, "s") for part in parts], joined, "s")).rows == sum(rows)
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
     of_weights = CombineTask([(part, "s") for part in parts], joined, "s", weights={paths[0]: (1, 1)})
-    assert join(of_weights).statistics.pieces == expected.total()
+    assert join(of_weights).statistics.pre_tokens == expected.total()
     whole = as_counter(_core.combine([columns_of(part)[0] for part in counted]))
     assert list(read(joined).items()) == list(whole.items())
     assert len(list(tmp_path.iterdir())) == len(paths) + shares + 1
 
 
 def test_shares_of_weighted_counters_are_read_once(tmp_path, monkeypatch):
-    """The weighted number of pieces is that of the joined shares, not of each source again in every share."""
+    """The weighted number of pre-tokens is that of the joined shares, not of each source again in every share."""
     counted = [random_counts(i, 500) for i in range(3)]
     paths, parts = write_many(tmp_path, counted, lambda _: 4), [tmp_path / f"share-{index}.parquet" for index in (0, 1)]
     how = {"weights": {paths[1]: (3, 2), paths[2]: (1, 3)}}
     whole, joined = tmp_path / "whole.parquet", tmp_path / "joined.parquet"
     facts = combine(CombineTask([(path, None) for path in paths], whole, "s", **how))
-    pieces = Mock(side_effect=combine_worker._weighted_pieces)
-    monkeypatch.setattr(combine_worker, "_weighted_pieces", pieces)
+    pre_tokens = Mock(side_effect=combine_worker._weighted_pre_tokens)
+    monkeypatch.setattr(combine_worker, "_weighted_pre_tokens", pre_tokens)
     for index, part in enumerate(parts):
         combine(CombineTask([(path, None) for path in paths], part, "s", share=(index, 2), **how))
-    assert not pieces.called
+    assert not pre_tokens.called
     assert join(CombineTask([(part, "s") for part in parts], joined, "s", **how)) == facts
     assert read(joined) == read(whole)
 
@@ -188,7 +190,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     paths = write_many(tmp_path, parts)
     used = len(list(Path("/dev/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 2 * files, allowed[1]))
-    monkeypatch.setattr("pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
+    monkeypatch.setattr("bpe_pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
     try:
         combine_files(paths, tmp_path / "sum.parquet", threads=2)
     finally:
@@ -197,7 +199,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     assert len(list(tmp_path.iterdir())) == 201
 
 
-def test_pieces_are_written_twice_at_most_in_a_small_budget(tmp_path, monkeypatch):
+def test_pre_tokens_are_written_twice_at_most_in_a_small_budget(tmp_path, monkeypatch):
     source, written, write_sum = random.Random(3), [], combine_worker.write_counter
     paths = write_many(tmp_path, [Counter({source.randbytes(9): 1 for _ in range(15_000)}) for _ in range(60)])
     monkeypatch.setattr(
@@ -285,9 +287,9 @@ def test_missing_and_foreign_files(tmp_path):
     table, no_format = pq.read_table(path), sealed_parquet.seals(["0" * 48])
     metadata = {counter_file._FORMAT: b"1", counter_file._FINGERPRINT: b"f", counter_file._STATISTICS: b"{}"}
     for columns, stored, sealed, reason in (
-        (["piece", "count"], no_format, True, "format unknown"),
-        (["piece", "number"], no_format | metadata, True, "columns"),
-        (["piece", "count"], no_format | metadata, False, "footer is not as it was written"),
+        (["pre_token", "count"], no_format, True, "format unknown"),
+        (["pre_token", "number"], no_format | metadata, True, "columns"),
+        (["pre_token", "count"], no_format | metadata, False, "footer is not as it was written"),
     ):
         pq.write_table(table.rename_columns(columns).replace_schema_metadata(stored), path)
         if sealed:
@@ -303,8 +305,8 @@ def test_rows_out_of_order_and_sums_beyond_63_bits_are_refused(tmp_path):
     assert sorted(tmp_path.iterdir()) == paths
     paths = write_many(tmp_path, [random_counts(i, 300) for i in range(2)])
     rows = list(as_counter(columns_of(random_counts(0, 300))[0]).items())[::-1]
-    offsets = array("q", accumulate((len(piece) for piece, _ in rows), initial=0))
-    columns = offsets, b"".join(piece for piece, _ in rows), array("Q", (count for _, count in rows))
+    offsets = array("q", accumulate((len(pre_token) for pre_token, _ in rows), initial=0))
+    columns = offsets, b"".join(pre_token for pre_token, _ in rows), array("Q", (count for _, count in rows))
     counter_file.write_counter(paths[0], [columns], fingerprint="f")
     with pytest.raises(RunDirectoryError, match="order of their hash"):
         combine_files(paths, tmp_path / "sum.parquet")
@@ -326,8 +328,8 @@ def test_columns_that_do_not_fit_are_refused(offsets, data, counts, reason):
 
 
 def test_adding_statistics_adds_every_field():
-    more = {"pieces_cut": {"count": 2, "examples": ["b.txt, byte 4"]}}
-    both = {"pieces_cut": {"count": 3, "examples": ["a.txt, byte 2", "b.txt, byte 4"]}}
+    more = {"pre_tokens_cut": {"count": 2, "examples": ["b.txt, byte 4"]}}
+    both = {"pre_tokens_cut": {"count": 3, "examples": ["a.txt, byte 2", "b.txt, byte 4"]}}
     one = ChunkStatistics(bytes=3, documents=1, losses=LOSSES, concerned_characters="éa")
     other = ChunkStatistics(bytes=4, files=2, losses=more, concerned_characters="aéƀ")
     assert one + other == ChunkStatistics(bytes=7, documents=1, files=2, losses=both, concerned_characters="aéƀ")

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 from oracle_counting import as_counter
 from tokenizers import normalizers, pre_tokenizers, trainers
 
-import pipeline
-from pipeline import _core
-from pipeline.base.errors import ExportRefusedError, UsageError
-from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.cut_files import cut_file
-from pipeline.corpus.listing import describe
-from pipeline.counts.import_worker import cut_otherwise
-from pipeline.pattern.classes import NFC_ACTIVE
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.normal_form import nfc, nfc_form
-from pipeline.tokenizer.formats.export_formats import FORMATS
-from pipeline.tokenizer.model import Model
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import ExportRefusedError, UsageError
+from bpe_pipeline.corpus.chunks import Cutting
+from bpe_pipeline.corpus.cut_files import cut_file
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.counts.import_worker import cut_otherwise
+from bpe_pipeline.pattern.classes import NFC_ACTIVE
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.normal_form import nfc, nfc_form
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
+from bpe_pipeline.tokenizer.model import Model
 
 END = "<|end|>"
 PATTERN = compile_pattern("gpt2")
@@ -57,7 +57,7 @@ def counted(text: str, cutter: object, blocks: list[int], window: int) -> dict[b
 @given(TEXT, st.sampled_from(CUTTERS), st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(1, 300))
 @example("e" + "\u0301" * 2000 + END + "\u0338", CUTTERS[0], [7], 16)
 def test_counter_is_that_of_the_normalized_stretches(text, cutter, blocks, window):
-    expected = Counter(piece.encode() for part in text.split(END) for piece in PATTERN.cut(nfc(part)))
+    expected = Counter(pre_token.encode() for part in text.split(END) for pre_token in PATTERN.cut(nfc(part)))
     assert counted(text, cutter, blocks, window) == expected
 
 
@@ -77,14 +77,14 @@ def test_text_is_cut_only_where_both_sides_are_normalized_apart(text):
 @given(TEXT, st.integers(1, 30), st.integers(1, 9))
 @example("a = b", 3, 1)
 @example("a e\u0301", 3, 2)
-def test_chunks_end_where_pieces_of_the_normalized_text_end(tmp_path, text, chunk_bytes, read_bytes):
+def test_chunks_end_where_pre_tokens_of_the_normalized_text_end(tmp_path, text, chunk_bytes, read_bytes):
     # To this pattern, `e` and what it becomes with a mark are of different classes.
     pattern, path = compile_pattern("[a-z]+|[^a-z]+"), tmp_path / "text"
     path.write_text(text)
     cutting = Cutting((), pattern.automaton, form=nfc_form())
     cuts = cut_file(describe(str(path)), cutting, chunk_bytes=chunk_bytes, read_bytes=read_bytes)
     spans = [text.encode()[start:stop].decode() for start, stop in itertools.pairwise([0, *cuts, None])]
-    assert [piece for span in spans for piece in pattern.cut(nfc(span))] == pattern.cut(nfc(text))
+    assert [pre_token for span in spans for pre_token in pattern.cut(nfc(span))] == pattern.cut(nfc(text))
 
 
 def test_inert_characters_never_change_and_never_join() -> None:
@@ -99,7 +99,7 @@ def test_inert_characters_never_change_and_never_join() -> None:
     assert len(alone) > 1900  # the others join with what stands before them
 
 
-def test_imported_pieces_that_are_not_in_the_form_are_noticed() -> None:
+def test_imported_pre_tokens_that_are_not_in_the_form_are_noticed() -> None:
     pattern = replace(compile_pattern("none"), nfc=True)
     assert cut_otherwise([b"ab", "e\u0301".encode(), "\xe9".encode()], pattern) == ["e\u0301".encode()]
 
@@ -130,13 +130,13 @@ def test_merges_are_those_of_tokenizers_with_its_normalizer(
     trainer = trainers.BpeTrainer(vocab_size=330, initial_alphabet=alphabet, show_progress=False)
     theirs.train_from_iterator(corpus.read_text().split(END), trainer)
     options = {"special_tokens": [END], "normalize": "nfc", "chunk_size": chunk_size, "workers": workers}
-    ours = pipeline.train(corpus, output=tmp_path / "run", vocab_size=331, **options)  # type: ignore[misc]
+    ours = bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=331, **options)  # type: ignore[misc]
     written = json.loads((tmp_path / "run/tokenizer/tokenizer.json").read_text())
     assert written["model"]["merges"] == json.loads(theirs.to_str())["model"]["merges"]
     assert written["normalizer"] == {"type": "NFC"}
     loaded, text = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json")), corpus.read_text()
     assert ours.encode(text) == loaded.encode(text).ids
-    assert pipeline.verify_run(tmp_path / "run")
+    assert bpe_pipeline.verify_run(tmp_path / "run")
     with pytest.raises(ExportRefusedError, match="cannot say how text is prepared"):
         ours.to_tiktoken()
     checked = run("export", tmp_path / "run", "--export", "tiktoken", "--check", "--output", tmp_path / "ranks")
@@ -159,31 +159,31 @@ def test_gguf_is_written_without_the_normalizer_and_says_how_many_texts_get_othe
         (tmp_path / f"{name}.txt").write_text(unicodedata.normalize("NFD" if name else "NFC", "những đọc\n" * 50))
     how = {"special_tokens": ["<|endoftext|>"], "normalize": "nfc", "vocab_size": 300}
     files = [tmp_path / f"{name}.txt" for name in range(4)]
-    pipeline.train(files, output=tmp_path / "run", **how)  # type: ignore[arg-type]
+    bpe_pipeline.train(files, output=tmp_path / "run", **how)  # type: ignore[arg-type]
     written: list[Model] = []
     without_gguf = replace(FORMATS["gguf"], write=lambda model, _: written.append(model) or [])
     monkeypatch.setitem(FORMATS, "gguf", without_gguf)
-    done = pipeline.export(tmp_path / "run", export=["gguf"], without_normalizer=True)
+    done = bpe_pipeline.export(tmp_path / "run", export=["gguf"], without_normalizer=True)
     assert "note: 3 of 4 sample texts (75.0%) get other ids in llama.cpp" in done.notes[0]
     assert [one.preparation.nfc for one in written] == [False]
     samples.tokenizer("gpt2", (END,)).save(tmp_path / "plain")
     for base, asked in (("run", "tiktoken"), ("plain", "gguf")):
         with pytest.raises(UsageError, match="--without-normalizer means nothing here"):
-            pipeline.export(tmp_path / base, export=[asked], without_normalizer=True, output=tmp_path / "out")
+            bpe_pipeline.export(tmp_path / base, export=[asked], without_normalizer=True, output=tmp_path / "out")
 
 
 def test_tokenizers_that_normalize_are_counted_like_extended_and_pruned(corpus: Path, tmp_path: Path) -> None:
     base, counts, more = tmp_path / "base", tmp_path / "counts", tmp_path / "more"
-    pipeline.train(corpus, output=base, vocab_size=280, special_tokens=[END], normalize="nfc", quiet=True)
+    bpe_pipeline.train(corpus, output=base, vocab_size=280, special_tokens=[END], normalize="nfc", quiet=True)
     succeeded(run("count", corpus, "--like", base, "--output", counts))
-    assert not [one for one in pipeline.doctor(base, counts=counts).findings if "not cut as" in one.because]
-    longer = pipeline.extend(base, counts, add=51, output=more).tokenizer
-    whole = pipeline.train(corpus, output=tmp_path / "whole", vocab_size=331, special_tokens=[END], normalize="nfc")
+    assert not [one for one in bpe_pipeline.doctor(base, counts=counts).findings if "not cut as" in one.because]
+    longer = bpe_pipeline.extend(base, counts, add=51, output=more).tokenizer
+    whole = bpe_pipeline.train(corpus, output=tmp_path / "whole", vocab_size=331, special_tokens=[END], normalize="nfc")
     text = corpus.read_text()
     assert [token for _, token in sorted(longer.vocab.items())][280:] == list(whole.vocab.values())[279:330]
     theirs = tokenizers.Tokenizer.from_file(str(more / "tokenizer.json"))
     assert longer.encode(text) == theirs.encode(text).ids
-    smaller = pipeline.prune(more, counts, keep=300, output=tmp_path / "fewer").tokenizer
+    smaller = bpe_pipeline.prune(more, counts, keep=300, output=tmp_path / "fewer").tokenizer
     assert tokenizers.Tokenizer.from_file(str(tmp_path / "fewer/tokenizer.json")).encode(text).ids == smaller.encode(
         text
     )

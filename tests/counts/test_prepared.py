@@ -1,4 +1,4 @@
-"""Counting with added tokens that have flags: the pieces that tokenizers merges within."""
+"""Counting with added tokens that have flags: the pre-tokens that tokenizers merges within."""
 
 import itertools
 from collections import Counter
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.counts import prepared
-from pipeline.counts.feeding import CountTask
-from pipeline.merges.vocabulary import bytes_to_unicode, text_to_token
-from pipeline.pattern.normal_form import nfc
-from pipeline.pattern.prepare import SpecialSearch
-from pipeline.pattern.token_rules import PLAIN_RULE, Preparation, TokenRule
-from pipeline.run.options import CountOptions
-from pipeline.run.patterns import pattern_of
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.counts import prepared
+from bpe_pipeline.counts.feeding import CountTask
+from bpe_pipeline.merges.vocabulary import bytes_to_unicode, text_to_token
+from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.prepare import SpecialSearch
+from bpe_pipeline.pattern.token_rules import PLAIN_RULE, Preparation, TokenRule
+from bpe_pipeline.run.options import CountOptions
+from bpe_pipeline.run.patterns import pattern_of
 
 TOKENS = ["<|end|>", "<x>", "low", "éé", "e\u0301x", "  ", "<|e", "nd|>", "\n\n", "a b", " low", "KK", "<x>y"]
 PARTS = [*TOKENS, "lower ", " slow", "low", "e", "\u0301", " ", "\n", "\u3000", "\u212a", "K", "é", "x", "_", "1", "<"]
@@ -37,7 +37,7 @@ def task_of(added: dict[str, TokenRule], form: str, errors: str = "replace") -> 
 
 
 def counted(task: CountTask, blocks: list[bytes], window: int) -> tuple[dict[bytes, int], dict[str, Any]]:
-    """Count as a worker does; return the pieces, and statistics."""
+    """Count as a worker does; return the pre-tokens, and statistics."""
     reading, counter = task.counters(task.pattern.automaton, print, window)
     for block in blocks:
         reading.feed(block)
@@ -45,11 +45,13 @@ def counted(task: CountTask, blocks: list[bytes], window: int) -> tuple[dict[byt
     columns = counter.columns()
     offsets, counts = (memoryview(columns[at]).cast("B").cast("q") for at in (0, 2))
     data = bytes(columns[1])
-    pieces = {data[start:end]: count for (start, end), count in zip(itertools.pairwise(offsets), counts, strict=True)}
-    return pieces, reading.statistics()
+    pre_tokens = {
+        data[start:end]: count for (start, end), count in zip(itertools.pairwise(offsets), counts, strict=True)
+    }
+    return pre_tokens, reading.statistics()
 
 
-def pieces_of_tokenizers(added: dict[str, TokenRule], form: str, text: str) -> Counter[bytes]:
+def pre_tokens_of_tokenizers(added: dict[str, TokenRule], form: str, text: str) -> Counter[bytes]:
     tokenizers = pytest.importorskip("tokenizers")
     letters = {letter: byte for byte, letter in bytes_to_unicode().items()}
     theirs = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=letters, merges=[]))
@@ -65,7 +67,7 @@ def pieces_of_tokenizers(added: dict[str, TokenRule], form: str, text: str) -> C
 
 @settings(max_examples=150, deadline=None)
 @given(added, st.sampled_from(["none", "nfc"]), texts, st.integers(1, 9), st.sampled_from([4, 1 << 18]), st.booleans())
-def test_pieces_are_those_of_tokenizers_in_blocks_of_any_size(added, form, text, size, window, waits):
+def test_pre_tokens_are_those_of_tokenizers_in_blocks_of_any_size(added, form, text, size, window, waits):
     assume(not (any(rule.rstrip for rule in added.values()) and any(token[0].isspace() for token in added)))
     late = [nfc(token) for token, rule in added.items() if rule.normalized]
     assume(len({*late}) == len(late))  # else refused when it is loaded
@@ -75,7 +77,7 @@ def test_pieces_are_those_of_tokenizers_in_blocks_of_any_size(added, form, text,
         found, _ = counted(task_of(added, form), [data[at : at + size] for at in range(0, len(data), size)], window)
     finally:
         prepared._PREPARED_BYTES = before
-    assert found == pieces_of_tokenizers(added, form, text)
+    assert found == pre_tokens_of_tokenizers(added, form, text)
 
 
 THINK, END = "<think>", "<|end|>"
@@ -101,7 +103,7 @@ def test_tokens_that_are_not_special_separate_no_documents(
         assert (statistics["documents"], statistics["noted"]["documents_skipped"][0]) == (documents, skipped)
         kept = [one for one in text.split(END.encode()) if errors != "skip" or b"\xff" not in one]
         expected = Counter(itertools.chain(*(one.split(THINK.encode()) for one in kept)))
-        assert found == {piece: count for piece, count in expected.items() if piece}
+        assert found == {pre_token: count for pre_token, count in expected.items() if pre_token}
 
 
 def test_normalized_tokens_need_no_search_where_no_text_shows_the_difference() -> None:
@@ -118,7 +120,7 @@ def test_normalized_tokens_need_no_search_where_no_text_shows_the_difference() -
 def test_characters_that_normal_form_leaves_alone() -> None:
     import unicodedata
 
-    from pipeline.pattern.token_rules import _INERT
+    from bpe_pipeline.pattern.token_rules import _INERT
 
     inert = {chr(code) for code in range(128) if _INERT.fullmatch(chr(code))}
     for code in range(0x110000):

@@ -21,13 +21,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from selecting import Selected, selected, takes
 
-import pipeline
-from pipeline import _core
-from pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.counts.chunk_statistics import NotTaken
-from pipeline.counts.count_worker import count_chunk
-from pipeline.pattern.compiler import compile_pattern
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.counts.chunk_statistics import NotTaken
+from bpe_pipeline.counts.count_worker import count_chunk
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 END, MARK = b"<|endoftext|>", b"[mark]"
 AUTOMATON = compile_pattern("gpt2").automaton
@@ -95,7 +95,7 @@ def test_errors_name_their_offset_in_all_text(judge: DocumentJudge, block: int) 
     number = next(n for n in range(20, 40) if takes(documents[n][:2] + b"\xff", judge))
     documents[number] = documents[number][:2] + b"\xff"
     text, at = END.join(documents), len(END.join(documents[: number + 1])) - 1
-    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge, max_piece_bytes=4)
+    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge, max_pre_token_bytes=4)
     blocks = [text[start : start + block] for start in range(0, len(text), block)]
     with pytest.raises(UnicodeError, match=f"byte {at}'"):
         list(map(counter.feed, blocks, [False] * (len(blocks) - 1) + [True]))
@@ -167,7 +167,7 @@ def test_any_order_files_chunks_and_workers(tmp_path_factory, order, kind, chunk
     home, documents = tmp_path_factory.mktemp("corpus"), [*DOCUMENTS]
     options = {"chunk_size": chunk_size, "workers": workers, "special_tokens": special, **_options(judge)}
     order.shuffle(documents)
-    summary = pipeline.count(_write(home, documents, kind), output=home / "run", **options)
+    summary = bpe_pipeline.count(_write(home, documents, kind), output=home / "run", **options)
     found = _documents(judge)
     assert counter_files.read(home / "run" / "counter.parquet") == counter_of(found)
     assert vars(summary.corpus.not_taken) == found.not_taken()
@@ -176,21 +176,23 @@ def test_any_order_files_chunks_and_workers(tmp_path_factory, order, kind, chunk
 
 def test_a_corpus_that_grows_keeps_its_choice(tmp_path: Path) -> None:
     _write(tmp_path, DOCUMENTS[:120], "txt")
-    pipeline.count(tmp_path / "a.txt", output=tmp_path / "run", **_options(FIRST))
+    bpe_pipeline.count(tmp_path / "a.txt", output=tmp_path / "run", **_options(FIRST))
     _write(tmp_path, DOCUMENTS[120:], "jsonl")
-    summary = pipeline.count([tmp_path / "a.txt", tmp_path / "a.jsonl"], output=tmp_path / "run", **_options(FIRST))
+    summary = bpe_pipeline.count([tmp_path / "a.txt", tmp_path / "a.jsonl"], output=tmp_path / "run", **_options(FIRST))
     found = _documents(FIRST, others=())
     assert counter_files.read(tmp_path / "run" / "counter.parquet") == counter_of(found, others=())
     assert vars(summary.corpus.not_taken) == found.not_taken()
 
 
 def test_records_of_an_iterator_are_the_documents_of_a_file(tmp_path: Path) -> None:
-    pipeline.count(_write(tmp_path, DOCUMENTS, "jsonl"), output=tmp_path / "run", **_options(FIRST))
-    pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "iterated", vocab_size=300, workers=2, **_options(FIRST))
+    bpe_pipeline.count(_write(tmp_path, DOCUMENTS, "jsonl"), output=tmp_path / "run", **_options(FIRST))
+    bpe_pipeline.train_from_iterator(
+        DOCUMENTS, output=tmp_path / "iterated", vocab_size=300, workers=2, **_options(FIRST)
+    )
     counters = [counter_files.read(tmp_path / name / "counter.parquet") for name in ("run", "iterated")]
     assert counters[0] == counters[1] == counter_of(_documents(FIRST, others=()), others=())
     with pytest.raises(UsageError, match="option 'sample': a size is one of files"):
-        pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "third", sample="1MB")
+        bpe_pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "third", sample="1MB")
 
 
 @pytest.mark.filterwarnings("ignore:--superword-pattern would cut")
@@ -200,7 +202,7 @@ def test_the_second_count_of_superwords_is_of_the_same_documents(tmp_path: Path)
     alone = tmp_path / "alone.txt"
     alone.write_bytes(END.join(document for document, _ in found.documents))
     merges = [
-        pipeline.train(path, output=tmp_path / "runs" / name, **options, **more).merges
+        bpe_pipeline.train(path, output=tmp_path / "runs" / name, **options, **more).merges
         for name, path, more in (("sampled", home / "a.txt", _options(FIRST)), ("alone", alone, {}))
     ]
     assert merges[0] == merges[1]
@@ -210,29 +212,29 @@ def test_a_size_is_a_share_of_the_bytes_of_all_files(tmp_path: Path) -> None:
     home = _write(tmp_path, DOCUMENTS, "files")
     total = sum(path.stat().st_size for path in home.glob("*.txt"))
     for name, sample in (("size", total // 4), ("share", total // 4 / total), ("all", total), ("whole", None)):
-        pipeline.count(home / "*.txt", output=tmp_path / "runs" / name, sample=sample, seed=2)
+        bpe_pipeline.count(home / "*.txt", output=tmp_path / "runs" / name, sample=sample, seed=2)
     size, share, everything, whole = (
         json.loads((tmp_path / "runs" / name / "run.json").read_text())["counting"]
         for name in ("size", "share", "all", "whole")
     )
     assert size == share == {"sample": total // 4 / total, "seed": 2}
     assert everything == whole == {}  # a seed of no choice is not part of what a run is
-    pipeline.count(home / "*.txt", output=tmp_path / "runs" / "size", sample=total // 4, seed=2)
+    bpe_pipeline.count(home / "*.txt", output=tmp_path / "runs" / "size", sample=total // 4, seed=2)
     (home / "more.txt").write_text("more text")
     with pytest.raises(RunDirectoryError, match=r"--sample 0\.25, not 0\.249"):
-        pipeline.count(home / "*.txt", output=tmp_path / "runs" / "size", sample=total // 4, seed=2)
+        bpe_pipeline.count(home / "*.txt", output=tmp_path / "runs" / "size", sample=total // 4, seed=2)
 
 
 def test_another_choice_is_another_run_whose_counts_can_be_combined(tmp_path: Path) -> None:
     for name in ("txt", "jsonl"):
         (tmp_path / name).mkdir()
         _write(tmp_path / name, DOCUMENTS[: 100 if name == "txt" else 200], name)
-    pipeline.count(tmp_path / "txt", output=tmp_path / "a", sample="20%")
+    bpe_pipeline.count(tmp_path / "txt", output=tmp_path / "a", sample="20%")
     for other in ({"sample": 0.3}, {"sample": 0.2, "seed": 1}, {"sample": 0.2, "max_document_chars": 9}, {}):
         with pytest.raises(RunDirectoryError, match="its counting was done with"):
-            pipeline.count(tmp_path / "txt", output=tmp_path / "a", **other)
-    pipeline.count(tmp_path / "jsonl", output=tmp_path / "b", max_document_chars=9)
-    pipeline.combine_runs([tmp_path / "a", tmp_path / "b"], output=tmp_path / "both")
+            bpe_pipeline.count(tmp_path / "txt", output=tmp_path / "a", **other)
+    bpe_pipeline.count(tmp_path / "jsonl", output=tmp_path / "b", max_document_chars=9)
+    bpe_pipeline.combine_runs([tmp_path / "a", tmp_path / "b"], output=tmp_path / "both")
     whole = counter_files.read(tmp_path / "a" / "counter.parquet") + counter_files.read(
         tmp_path / "b" / "counter.parquet"
     )
@@ -249,7 +251,7 @@ def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     ).stdout
     assert "\nsample                 0.3 of the documents, seed 0\n" in plan
     assert "\nlonger documents       cut at 60 characters" in plan
-    pipeline.train(home / "a.txt", output=run, vocab_size=300, **_options(FIRST))
+    bpe_pipeline.train(home / "a.txt", output=run, vocab_size=300, **_options(FIRST))
     amounts = _documents(FIRST, others=()).not_taken()
     said = (
         rf"{amounts['left_out_documents']} documents not in the sample \(\d.*, {amounts['left_out_characters']:,} "
@@ -269,19 +271,19 @@ def test_an_empty_sample_says_so_with_numbers(tmp_path: Path) -> None:
     sample = {"sample": 0.001, "output": tmp_path / "run"}
     numbers = r"the sample is empty: 1 document not in the sample \(12 B, 12 characters\); give a larger --sample"
     with pytest.raises(InputError, match=numbers):
-        pipeline.count(tmp_path / "a.txt", **sample)
+        bpe_pipeline.count(tmp_path / "a.txt", **sample)
 
 
 @pytest.mark.parametrize("sample", ["0", "1", "100%", "-1%", 1.5, "x", 0, True])
 def test_what_is_no_share_and_no_size(sample: object) -> None:
     with pytest.raises(UsageError, match=r"'sample': expected a share below 1 such as 1% .* size such as 2GB"):
-        pipeline.count("a.txt", sample=sample)
+        bpe_pipeline.count("a.txt", sample=sample)
 
 
 @pytest.mark.parametrize("most", ["0", -1, "x"])
 def test_what_is_no_number_of_characters(most: object) -> None:
     with pytest.raises(UsageError, match="'max_document_chars': expected a whole number of at least 1"):
-        pipeline.count("a.txt", max_document_chars=most)
+        bpe_pipeline.count("a.txt", max_document_chars=most)
 
 
 @pytest.mark.parametrize("judge", [DocumentJudge(sample=0.5), DocumentJudge(max_document_chars=8)])

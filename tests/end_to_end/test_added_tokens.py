@@ -9,8 +9,8 @@ from command import refused, run, succeeded
 from tokenizers import Tokenizer as HuggingFace
 from transformers import AutoTokenizer
 
-import pipeline
-from pipeline.base.errors import UsageError
+import bpe_pipeline
+from bpe_pipeline.base.errors import UsageError
 
 FRAC, THINK, SPACES, EOT = "\\frac", "<think>", "    ", "<|endoftext|>"
 ADDED = [FRAC, THINK, SPACES]
@@ -25,7 +25,7 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_added_tokens_have_the_ids_that_tokenizers_and_transformers_give(tmp_path: Path) -> None:
-    ours = pipeline.train(corpus(tmp_path), output=tmp_path / "run", vocab_size=300, added_tokens=ADDED)
+    ours = bpe_pipeline.train(corpus(tmp_path), output=tmp_path / "run", vocab_size=300, added_tokens=ADDED)
     home = tmp_path / "run" / "tokenizer"
     theirs, class_ = HuggingFace.from_file(str(home / "tokenizer.json")), AutoTokenizer.from_pretrained(home)
     source = random.Random(5)
@@ -41,18 +41,18 @@ def test_added_tokens_come_behind_the_merges_before_reserved_ones_and_count_in_t
     words = ["--vocab-size", 300, "--round-vocab-to", 64, "--reserve-tokens", "2:<|lab_{}|>"]
     added = [word for text in ADDED for word in ("--added-token", text)]
     succeeded(run("train", corpus(tmp_path), "--output", tmp_path / "run", *words, *added))
-    ours = pipeline.load(tmp_path / "run")
+    ours = bpe_pipeline.load(tmp_path / "run")
     assert ours.vocab_size == 320
     first, *others = ours.special_tokens.items()
     assert [text for text, _ in [first, *others]][:6] == [EOT, *ADDED, "<|lab_0|>", "<|lab_1|>"]
     assert [id_ for _, id_ in others] == list(range(first[1] + 1, 320))
 
 
-def test_added_tokens_separate_no_documents_and_are_no_pieces(tmp_path: Path) -> None:
+def test_added_tokens_separate_no_documents_and_are_no_pre_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"low{THINK}low{EOT}low")
     done = succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--added-token", THINK))
     assert "2 documents" in done.stdout
-    pipeline.export_counts(tmp_path / "run", tmp_path / "counts.tsv")
+    bpe_pipeline.export_counts(tmp_path / "run", tmp_path / "counts.tsv")
     assert (tmp_path / "counts.tsv").read_text().split() == ["low", "3"]
 
 
@@ -63,27 +63,27 @@ def test_another_added_token_is_another_run_and_merge_keeps_them(tmp_path: Path)
     assert "counting was done with --added-token '<think>', not '" in line
     succeeded(run(*words, "--added-token", THINK))
     succeeded(run("merge", tmp_path / "run", "--vocab-size", 280))
-    assert THINK in pipeline.load(tmp_path / "run" / "tokenizer-280").special_tokens
+    assert THINK in bpe_pipeline.load(tmp_path / "run" / "tokenizer-280").special_tokens
 
 
 def test_flags_are_those_of_added_token(tmp_path: Path) -> None:
     flags = {THINK: {"lstrip": True, "rstrip": True}, "<tool>": {"special": True}}
     entries = [{"content": text, **given} for text, given in flags.items()]
     (tmp_path / "run.json").write_text(json.dumps({"added_tokens": entries, "vocab_size": 300}))
-    by_mapping = pipeline.train(corpus(tmp_path), output=tmp_path / "one", vocab_size=300, added_tokens=flags)
+    by_mapping = bpe_pipeline.train(corpus(tmp_path), output=tmp_path / "one", vocab_size=300, added_tokens=flags)
     succeeded(run("train", tmp_path / "a.txt", "--config", tmp_path / "run.json", "--output", tmp_path / "two"))
     for home in ("one", "two"):
         document = json.loads((tmp_path / home / "tokenizer" / "tokenizer.json").read_text())
         think, tool = (next(one for one in document["added_tokens"] if one["content"] == text) for text in flags)
         assert (think["lstrip"], think["rstrip"], think["special"], tool["special"]) == (True, True, False, True)
-    assert by_mapping.encode(f"low {THINK} low") == pipeline.load(tmp_path / "two").encode(f"low {THINK} low")
+    assert by_mapping.encode(f"low {THINK} low") == bpe_pipeline.load(tmp_path / "two").encode(f"low {THINK} low")
 
 
 def test_a_tokenizer_like_another_gets_more_added_tokens(tmp_path: Path) -> None:
-    pipeline.train(corpus(tmp_path), output=tmp_path / "base", vocab_size=300, added_tokens=[FRAC])
+    bpe_pipeline.train(corpus(tmp_path), output=tmp_path / "base", vocab_size=300, added_tokens=[FRAC])
     like = ["--like", tmp_path / "base" / "tokenizer", "--added-token", THINK, "--vocab-size", 290]
     succeeded(run("train", tmp_path / "a.txt", *like, "--output", tmp_path / "run"))
-    assert list(pipeline.load(tmp_path / "run").special_tokens) == [EOT, FRAC, THINK]
+    assert list(bpe_pipeline.load(tmp_path / "run").special_tokens) == [EOT, FRAC, THINK]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_tokenizer_like_another_gets_more_added_tokens(tmp_path: Path) -> None
 )
 def test_what_is_no_added_token_is_refused(tmp_path: Path, given: object, named: str) -> None:
     with pytest.raises(UsageError, match=named):
-        pipeline.train(corpus(tmp_path), output=tmp_path / "run", vocab_size=300, added_tokens=given)
+        bpe_pipeline.train(corpus(tmp_path), output=tmp_path / "run", vocab_size=300, added_tokens=given)
 
 
 @pytest.mark.parametrize("given", ["3:lab", "3:{}{}", "x:<{}>", "-1"])

@@ -19,11 +19,11 @@ from amount import FULL
 from command import refused, run, run_process, succeeded
 from object_store import CREDENTIALS, Store
 
-import pipeline
-from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.compat import GPT2Tokenizer
-from pipeline.run.directory import RUN, Directory
-from pipeline.storage import Remote, holders, scratch
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, RunDirectoryError
+from bpe_pipeline.compat import GPT2Tokenizer
+from bpe_pipeline.run.directory import RUN, Directory
+from bpe_pipeline.storage import Remote, holders, scratch
 
 NAMES = ("a.txt", "b b.txt", "é/c.txt")
 TEXTS = {f"corpus/{name}": peers.generated_text(seed, 2000) for seed, name in enumerate(NAMES)}
@@ -36,8 +36,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in TEXTS.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text, newline="")
-    pipeline.train(directory / "corpus", output=directory / "run", vocab_size=500)
-    pipeline.train(directory / "corpus", output=directory / "run", vocab_size=300)
+    bpe_pipeline.train(directory / "corpus", output=directory / "run", vocab_size=500)
+    bpe_pipeline.train(directory / "corpus", output=directory / "run", vocab_size=300)
     return directory
 
 
@@ -50,7 +50,7 @@ def corpus(store: Store) -> str:
 
 def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Path) -> None:
     output = store.uri("runs/a")
-    tokenizer = pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
+    tokenizer = bpe_pipeline.train(corpus, output=output, vocab_size=500, workers=2, chunk_size="16KiB")
     expected = {path.name: path.read_bytes() for path in (local / "run/tokenizer").iterdir()}
     assert {name: store.get(f"runs/a/tokenizer/{name}") for name in expected} == expected
     counted = {key: store.remote(key).stat() for key in store.listing("runs/a/counts/")}
@@ -64,12 +64,12 @@ def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Pa
     summary = json.loads(store.get("runs/a/report.json"))
     assert (summary["directory"], summary["tokenizer_directory"]) == (output, store.uri("runs/a/tokenizer"))
 
-    pipeline.train(output=output, vocab_size=300)  # resumes with the corpus of the run
+    bpe_pipeline.train(output=output, vocab_size=300)  # resumes with the corpus of the run
     assert store.get("runs/a/tokenizer-300/tokenizer.json") == (local / "run/tokenizer-300/tokenizer.json").read_bytes()
     assert {key: store.remote(key).stat() for key in counted} == counted
     assert store.get("runs/a/log.txt").count(b"Options(") == 2
 
-    assert pipeline.Tokenizer.load(store.uri("runs/a/tokenizer")).merges == tokenizer.merges
+    assert bpe_pipeline.Tokenizer.load(store.uri("runs/a/tokenizer")).merges == tokenizer.merges
     tokenizer.save(store.uri("saved"))
     assert store.get("saved/tokenizer.json") == store.get("runs/a/tokenizer/tokenizer.json")
 
@@ -92,7 +92,7 @@ def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None
     """Killed first when a counter is there, then at any moment, each run up to three times."""
     text = peers.generated_text(3, 20_000) * (20 if kills == 1 else 4)
     (tmp_path / "big.txt").write_text(text, newline="")
-    pipeline.train(tmp_path / "big.txt", output=tmp_path / "run", vocab_size=700)
+    bpe_pipeline.train(tmp_path / "big.txt", output=tmp_path / "run", vocab_size=700)
     store.put("big.txt", text)
     (scratched := tmp_path / "scratch").mkdir()
     environment = {"TMPDIR": str(scratched)}  # other runs may use this machine
@@ -101,7 +101,7 @@ def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None
     for number in range(-(-kills // 3)):
         arguments = ["train", store.uri("big.txt"), "--output", store.uri(f"r{number}"), *options]
         for _ in range(min(kills, 3)):
-            process = killing.start([sys.executable, "-P", "-m", "pipeline", *arguments], **environment)
+            process = killing.start([sys.executable, "-P", "-m", "bpe_pipeline", *arguments], **environment)
             deadline = time.monotonic() + moments.uniform(0.1, 1.0) * whole_s
             while process.poll() is None and (
                 time.monotonic() < deadline if whole_s else not store.listing("r0/counts/")
@@ -219,14 +219,14 @@ def test_lock_that_another_run_took_over_is_not_made_again(store: Store, monkeyp
 @pytest.mark.usefixtures("in_process")
 def test_overwrite_removes_only_files_of_the_run_and_changed_objects_are_noticed(store: Store, corpus: str) -> None:
     output = store.uri("r")
-    pipeline.train(corpus, output=output, vocab_size=300)
-    pipeline.train(output=output, vocab_size=290)
+    bpe_pipeline.train(corpus, output=output, vocab_size=300)
+    bpe_pipeline.train(output=output, vocab_size=290)
     assert "r/tokenizer-290/tokenizer.json" in store.listing()
     store.put("r/tokenizer-9/mine.txt", "x")
     store.put("r/notes.txt", "keep")
     with pytest.raises(RunDirectoryError, match=r"--pattern 'gpt2', not 'llama3'"):
-        pipeline.train(corpus, output=output, vocab_size=300, pattern="llama3")
-    pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
+        bpe_pipeline.train(corpus, output=output, vocab_size=300, pattern="llama3")
+    bpe_pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3", overwrite=True)
     assert store.get("r/notes.txt") == b"keep"
     assert store.get("r/tokenizer-9/mine.txt") == b"x"
     assert store.listing("r/tokenizer-290/") == []
@@ -234,11 +234,11 @@ def test_overwrite_removes_only_files_of_the_run_and_changed_objects_are_noticed
 
     store.put("r/counts/000000.parquet", b"PAR1")
     store.remote("r/counter.parquet").remove()
-    pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
+    bpe_pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
     assert len(store.get("r/counts/000000.parquet")) > 4
     store.put("corpus/a.txt", TEXTS["corpus/a.txt"].upper())
     with pytest.raises(RunDirectoryError, match=r"corpus/a\.txt\S+ changed since"):
-        pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
+        bpe_pipeline.train(corpus, output=output, vocab_size=320, pattern="llama3")
 
 
 def test_unreadable_or_unwritable_location_is_one_line(store: Store, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_unreadable_or_unwritable_location_is_one_line(store: Store, tmp_path: P
         (f"{text}&regoin=x", here, "'regoin'"),
     ):
         with pytest.raises((InputError, RunDirectoryError), match=named) as caught:
-            pipeline.train(inputs, output=output)
+            bpe_pipeline.train(inputs, output=output)
         assert not re.search("\n|Request ID", str(caught.value))
 
 
@@ -268,41 +268,41 @@ def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypat
 
 def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) -> None:
     output = store.uri("runs/checked")
-    pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
+    bpe_pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
     checked = succeeded(run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus))
     assert checked.stdout.count("the same ids") == 2
     assert len(json.loads(store.get("runs/checked/report.json"))["checks"][store.uri("runs/checked/tokenizer")]) == 2
-    ours = pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
+    ours = bpe_pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
     text = "the low <s> é" * 3
     gpt2 = GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])
     file, how = store.uri("runs/checked/tokenizer/tokenizer.tiktoken"), {"special_tokens": ours.special_tokens}
-    ranks = pipeline.Tokenizer.from_tiktoken_file(file, pattern="gpt2", **how)
+    ranks = bpe_pipeline.Tokenizer.from_tiktoken_file(file, pattern="gpt2", **how)
     assert gpt2.encode(text) == ranks.encode(text) == ours.encode(text)
 
 
 def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
-    tokenizer = pipeline.Tokenizer.load(local / "run" / "tokenizer")
+    tokenizer = bpe_pipeline.Tokenizer.load(local / "run" / "tokenizer")
     options = {"chunk_size": "16KiB", "shard_size": 9000, "documents": "offsets", "workers": 2}
-    pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
+    bpe_pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
     output = store.uri("shards")
-    pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
     shards = {path.name: path.read_bytes() for path in (tmp_path / "shards").glob("shard-*")}
     assert {key[len("shards/") :]: store.get(key) for key in store.listing("shards/shard-")} == shards
     assert not [key for key in store.listing() if "/parts/" in key]
-    texts = [list(pipeline.decode_shards(source, tokenizer)) for source in (output, tmp_path / "shards")]
+    texts = [list(bpe_pipeline.decode_shards(source, tokenizer)) for source in (output, tmp_path / "shards")]
     assert b"".join(texts[0]) == b"".join(texts[1])
-    pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
     with pytest.raises(InputError, match="one of shards"):
-        pipeline.encode_corpus(output, tokenizer, tmp_path / "other")
+        bpe_pipeline.encode_corpus(output, tokenizer, tmp_path / "other")
 
 
 def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
     store: Store, corpus: str, local: Path, tmp_path: Path
 ) -> None:
-    tokenizer = pipeline.Tokenizer.load(local / "run" / "tokenizer")
+    tokenizer = bpe_pipeline.Tokenizer.load(local / "run" / "tokenizer")
     for output in (tmp_path / "train.bin", store.uri("files/train.bin")):
-        pipeline.encode_corpus(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
-        pipeline.encode_corpus(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
+        bpe_pipeline.encode_corpus(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
+        bpe_pipeline.encode_corpus(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
     names = ["train.bin", "train.bin.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert sorted(store.listing("files/")) == [f"files/{name}" for name in names]

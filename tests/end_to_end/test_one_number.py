@@ -12,7 +12,7 @@ from published import pair
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-import pipeline
+import bpe_pipeline
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of held-out text that was counted, and the like
 EOT = "<|endoftext|>"
@@ -51,8 +51,8 @@ def theirs(home: Path, name: str, separators: list[str]) -> Size:
 
 
 def encoded(tokenizer: Any, file: Path, separator: str, output: Path) -> Size:
-    corpus = pipeline.encode_corpus(file, tokenizer, output, separator=separator)
-    facts = pipeline.info(output)
+    corpus = bpe_pipeline.encode_corpus(file, tokenizer, output, separator=separator)
+    facts = bpe_pipeline.info(output)
     assert corpus.text_tokens is not None
     assert corpus.bytes_per_token is not None
     found = corpus.text_tokens, corpus.text_bytes, corpus.bytes_per_token
@@ -70,14 +70,14 @@ def files(tmp_path: Path) -> list[Path]:
 @pytest.mark.parametrize("name", RUNS)
 def test_every_command_says_the_same_of_a_run_as_its_library(files: list[Path], tmp_path: Path, name: str) -> None:
     home, options = tmp_path / "run", RUNS[name]
-    pipeline.train(files, output=home, **options)
+    bpe_pipeline.train(files, output=home, **options)
     separators = options.get("special_tokens", [EOT])
     for file in files:
         expected = theirs(home / "tokenizer", file.name, separators)
         assert encoded(home, file, EOT, tmp_path / f"shards-{file.name}") == expected
-        whole = pipeline.report(home, held_out=file).numbers.sample.tokenizers[0].whole
+        whole = bpe_pipeline.report(home, held_out=file).numbers.sample.tokenizers[0].whole
         assert (whole.tokens, whole.bytes, whole.numbers["bytes_per_token"], whole.numbers["lost"]) == (*expected, 0)
-        [source] = pipeline.diff(home, home, file).sources
+        [source] = bpe_pipeline.diff(home, home, file).sources
         assert (source.tokens, source.bytes, source.bytes_per_token) == (
             (expected[0],) * 2,
             expected[1],
@@ -88,8 +88,8 @@ def test_every_command_says_the_same_of_a_run_as_its_library(files: list[Path], 
                 "special_tokens": separators,
                 **{one: options[one] for one in ("pattern", "normalize") if one in options},
             }
-            pipeline.count(files, output=tmp_path / f"counts-{file.name}", **counted)
-            swept = pipeline.sweep(
+            bpe_pipeline.count(files, output=tmp_path / f"counts-{file.name}", **counted)
+            swept = bpe_pipeline.sweep(
                 tmp_path / f"counts-{file.name}",
                 vocab_size=options["vocab_size"],
                 held_out=file,
@@ -97,7 +97,7 @@ def test_every_command_says_the_same_of_a_run_as_its_library(files: list[Path], 
             )
             [held] = [one for one in swept.points[0].measured if one.name == file.name]
             assert (held.tokens, held.bytes, held.bytes_per_token) == expected
-    numbers = pipeline.report(home, held_out=files).numbers
+    numbers = bpe_pipeline.report(home, held_out=files).numbers
     assert (numbers.merged.bytes, numbers.sample.bytes) == (numbers.sample.tokenizers[0].whole.bytes,) * 2
 
 
@@ -111,24 +111,24 @@ def test_every_command_says_the_same_of_a_published_tokenizer(
     library.save(str(tmp_path / "published/tokenizer.json"))
     file = files[1] if added == "plain" else files[0]
     expected = encoded(tokenizer, file, END, tmp_path / "shards")
-    [source] = pipeline.diff(tokenizer, tokenizer, file).sources
+    [source] = bpe_pipeline.diff(tokenizer, tokenizer, file).sources
     assert (source.tokens[0], source.bytes, source.bytes_per_token[0]) == expected
     text = file.read_bytes().replace(EOT.encode(), b" | ")  # a special token of the run alone
     file.write_bytes(text)
     expected = encoded(tokenizer, file, END, tmp_path / "again")
-    made = pipeline.report(trained, held_out=file, compare=tmp_path / "published", output=tmp_path / "report.html")
+    made = bpe_pipeline.report(trained, held_out=file, compare=tmp_path / "published", output=tmp_path / "report.html")
     whole = made.numbers.sample.tokenizers[1].whole
     assert (whole.tokens, whole.bytes, whole.numbers["lost"]) == (*expected[:2], 0)
 
 
 def test_text_that_is_in_nfc_already_gets_the_same_report(files: list[Path], tmp_path: Path) -> None:
-    pipeline.train(files, output=tmp_path / "run", vocab_size=330, normalize="nfc")
-    pipeline.train(files, output=tmp_path / "other", vocab_size=320)
+    bpe_pipeline.train(files, output=tmp_path / "run", vocab_size=330, normalize="nfc")
+    bpe_pipeline.train(files, output=tmp_path / "other", vocab_size=320)
     decoded = TEXTS["a.txt"].decode("utf-8", "replace")
     (tmp_path / "nfc.txt").write_text(unicodedata.normalize("NFC", decoded))
     (tmp_path / "nfd.txt").write_text(unicodedata.normalize("NFD", decoded))
     found = [
-        pipeline.report(tmp_path / "run", held_out=tmp_path / f"{name}.txt").numbers.sample.tokenizers[0]
+        bpe_pipeline.report(tmp_path / "run", held_out=tmp_path / f"{name}.txt").numbers.sample.tokenizers[0]
         for name in ("nfc", "nfd")
     ]
     changed = found[1].whole.numbers.pop("round_trip"), found[0].whole.numbers.pop("round_trip")
@@ -138,7 +138,7 @@ def test_text_that_is_in_nfc_already_gets_the_same_report(files: list[Path], tmp
     assert found[0].whole == found[1].whole
     scripts = [[(one.name, one.bytes, one.tokens) for one in each.scripts] for each in found]
     assert scripts[0] == scripts[1]
-    made = pipeline.report(tmp_path / "run", held_out=tmp_path / "nfd.txt", compare=tmp_path / "other")
+    made = bpe_pipeline.report(tmp_path / "run", held_out=tmp_path / "nfd.txt", compare=tmp_path / "other")
     mine, other = (one.whole for one in made.numbers.sample.tokenizers)
     assert (mine.numbers["lost"], other.numbers["lost"]) == (0, 0)
     assert f"{1 - mine.tokens / other.tokens:.0%} fewer tokens than other" in (tmp_path / "run/report.txt").read_text()
@@ -146,11 +146,13 @@ def test_text_that_is_in_nfc_already_gets_the_same_report(files: list[Path], tmp
 
 def test_added_tokens_of_documents_that_are_skipped_are_no_text(tmp_path: Path) -> None:
     home, file = tmp_path / "tokenizer.json", tmp_path / "a.txt"
-    pipeline.train_from_iterator(["the theme"], vocab_size=257).save(tmp_path)
+    bpe_pipeline.train_from_iterator(["the theme"], vocab_size=257).save(tmp_path)
     library = HuggingFaceTokenizer.from_file(str(home))
     library.add_tokens([AddedToken("<x>", normalized=False)])
     library.save(str(home))
     file.write_bytes(f"a<x>b{EOT}c<x>d<x>".encode() + b"\xff" + f"{EOT}e<x>".encode())
     for errors, tokens, size in (("skip", 5, len("a<x>be<x>")), ("replace", 12, len("a<x>be<x>c<x>d<x>") + 3)):
-        corpus = pipeline.encode_corpus(file, pipeline.Tokenizer.load(tmp_path), tmp_path / errors, errors=errors)
+        corpus = bpe_pipeline.encode_corpus(
+            file, bpe_pipeline.Tokenizer.load(tmp_path), tmp_path / errors, errors=errors
+        )
         assert (corpus.text_tokens, corpus.text_bytes) == (tokens, size)

@@ -13,9 +13,9 @@ from amount import FULL
 from recorded import FILES, needs_files
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-import pipeline
-from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern.compiler import compile_pattern
+import bpe_pipeline
+from bpe_pipeline.merges.vocabulary import token_to_text
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 END = "<|endoftext|>"
 EOT = END.encode()
@@ -35,7 +35,7 @@ def require_their_merges(path: Path, pattern: str, sizes: tuple[int, ...], home:
     texts = oracle_counting.documents(path.read_bytes(), [EOT])
     expected = peers.hugging_face_merges(texts, compile_pattern(pattern).expression, sizes[-1] - 257)
     for size in sizes:
-        merges = pipeline.train(path, output=home / str(size), vocab_size=size, pattern=pattern).merges
+        merges = bpe_pipeline.train(path, output=home / str(size), vocab_size=size, pattern=pattern).merges
         assert [(token_to_text(left), token_to_text(right)) for left, right in merges] == expected[: size - 257]
 
 
@@ -57,7 +57,7 @@ def test_merges_of_every_size_are_those_of_hugging_face(path: Path, pattern: str
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_exports_agree(path: Path, size: int, tmp_path: Path) -> None:
     (tmp_path / "part.txt").write_bytes(path.read_bytes()[:size])
-    ours = pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", vocab_size=8000, pattern="gpt2")
+    ours = bpe_pipeline.train(tmp_path / "part.txt", output=tmp_path / "run", vocab_size=8000, pattern="gpt2")
     directory = tmp_path / "run" / "tokenizer"
     hugging_face = HuggingFaceTokenizer.from_file(str(directory / "tokenizer.json"))
     tiktoken_encoding = runpy.run_path(str(next(directory.glob("*.py"))))["encoding"]

@@ -18,7 +18,7 @@ def cluster() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def on_ray(cluster: Any) -> Iterator[Any]:
     """An executor on the cluster; this process stays connected, so that workers do not start for every test."""
-    from pipeline.executors.ray import RayExecutor
+    from bpe_pipeline.executors.ray import RayExecutor
 
     with RayExecutor(cluster.address, None) as executor:
         yield executor

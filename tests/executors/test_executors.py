@@ -15,10 +15,10 @@ import pytest
 import worker_tasks
 from command import script
 
-from pipeline.base.errors import InputError, WorkerError
-from pipeline.commands.preload import TRAINING
-from pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup, ray
-from pipeline.executors.local import LocalExecutor
+from bpe_pipeline.base.errors import InputError, WorkerError
+from bpe_pipeline.commands.preload import TRAINING
+from bpe_pipeline.executors import MAX_ATTEMPTS, Executor, WorkerSetup, ray
+from bpe_pipeline.executors.local import LocalExecutor
 
 
 @pytest.fixture(scope="module", params=["fork", pytest.param("ray", marks=pytest.mark.cluster)])
@@ -158,15 +158,15 @@ def test_command_counts_where_ended_processes_are_not_waited_for(tmp_path: Path)
     ignoring = (
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
     )
-    words = ["-P", "-m", "pipeline", "count", tmp_path / "a.txt", "--output", tmp_path / "run", "--quiet"]
+    words = ["-P", "-m", "bpe_pipeline", "count", tmp_path / "a.txt", "--output", tmp_path / "run", "--quiet"]
     assert script(ignoring, sys.executable, *words) == f"{tmp_path / 'run'}\n"
 
 
 _REFUSED_AGAIN = """
 import os
-from pipeline.base import system
-from pipeline.base.errors import WorkerError
-from pipeline.executors import local
+from bpe_pipeline.base import system
+from bpe_pipeline.base.errors import WorkerError
+from bpe_pipeline.executors import local
 
 def refuse(setup):
     raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -192,7 +192,7 @@ def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
     with LocalExecutor(lambda: 1, TRAINING) as executor:
         executor.meanwhile(lambda: None)
         list(executor.run(worker_tasks.square, [1]))
-        wanted = ["pipeline.reports.numbers_worker"]
+        wanted = ["bpe_pipeline.reports.numbers_worker"]
         _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, wanted, fresh=True)] == [(0, True)])
         [server] = set(psutil.Process().children()) - others
         assert server.num_threads() == 1

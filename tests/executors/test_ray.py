@@ -25,11 +25,11 @@ from object_store import Store
 from ray_cluster import ADDRESS, NODES, add_node, cluster_of, kill_newest, lose, processes_of, workers_of
 from samples import all_planes
 
-import pipeline
-from pipeline.base.errors import UsageError, WorkerError
-from pipeline.commands.preload import TRAINING
-from pipeline.executors import Need
-from pipeline.executors.ray import RayExecutor
+import bpe_pipeline
+from bpe_pipeline.base.errors import UsageError, WorkerError
+from bpe_pipeline.commands.preload import TRAINING
+from bpe_pipeline.executors import Need
+from bpe_pipeline.executors.ray import RayExecutor
 
 pytest.importorskip("ray")
 on_a_cluster = pytest.mark.cluster
@@ -53,7 +53,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The tokenizer trained on this machine."""
     output = tmp_path_factory.mktemp("local") / "run"
-    pipeline.train(corpus, output=output, vocab_size=1000)
+    bpe_pipeline.train(corpus, output=output, vocab_size=1000)
     return (output / "tokenizer" / "tokenizer.json").read_bytes()
 
 
@@ -66,7 +66,7 @@ def test_workers_have_the_environment_of_the_setup(address: str) -> None:
 
 @on_a_cluster
 def test_log_records_of_workers_reach_the_coordinator(on_ray: RayExecutor, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="pipeline"):
+    with caplog.at_level("INFO", logger="bpe_pipeline"):
         list(on_ray.run(worker_tasks.log_lines, [range(3), range(3, 5)]))
         deadline = time.monotonic() + 10
         while len(caplog.records) < 5 and time.monotonic() < deadline:
@@ -78,7 +78,7 @@ def test_log_records_of_workers_reach_the_coordinator(on_ray: RayExecutor, caplo
 @on_a_cluster
 def test_task_too_large_for_every_node_waits_with_a_notice(on_ray: RayExecutor, caplog, monkeypatch) -> None:
     monkeypatch.setattr(on_ray, "on_notice", give_up := Mock(side_effect=KeyboardInterrupt))
-    with caplog.at_level("WARNING", logger="pipeline"), pytest.raises(KeyboardInterrupt):
+    with caplog.at_level("WARNING", logger="bpe_pipeline"), pytest.raises(KeyboardInterrupt):
         list(on_ray.run(worker_tasks.square, [1], need=Need(memory_bytes=1 << 50)))
     assert give_up.call_args.args[0] in caplog.text
     assert "no node of the cluster has 1 core and 1,125,899,906,842,624 bytes" in caplog.text
@@ -87,7 +87,7 @@ def test_task_too_large_for_every_node_waits_with_a_notice(on_ray: RayExecutor, 
 @on_a_cluster
 def test_cluster_trains_the_same_tokenizer(cluster: Any, corpus: Path, expected: bytes, tmp_path, monkeypatch) -> None:
     output = tmp_path / "run"
-    source = tmp_path / "pipeline" / "__init__.py"  # as in the project's own directory, which has no built core
+    source = tmp_path / "bpe_pipeline" / "__init__.py"  # as in the project's own directory, which has no built core
     source.parent.mkdir()
     source.write_text("raise ImportError('the source instead of the installed package')")
     monkeypatch.chdir(tmp_path)
@@ -118,7 +118,7 @@ def _lose_while_merging(cluster: Any, corpus: Path, output: Path, loss: str, del
     """Train, and lose something a delay after all counters are combined."""
     words = ["train", str(corpus), "--output", str(output), "--chunk-size", "20000", "--vocab-size", "1000"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "pipeline", *words, *ray_at(cluster.address)],
+        [sys.executable, "-P", "-m", "bpe_pipeline", *words, *ray_at(cluster.address)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -144,11 +144,11 @@ def test_cluster_encodes_the_same_shards(address: str, corpus: Path, expected: b
     result = succeeded(run_process(*encode, "--output", "there", "--chunk-size", "100000", *ray_at(address)))
     assert everything(tmp_path / "there") == everything(tmp_path / "here")
     assert "had work" in result.stdout
-    tokenizer = pipeline.Tokenizer.load("tokenizer.json")
+    tokenizer = bpe_pipeline.Tokenizer.load("tokenizer.json")
     (tmp_path / "tokenizer.json").unlink()  # nodes receive it from the coordinator
     asked = {"shard_format": "parquet", "shard_size": 50_000}
-    pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
-    pipeline.encode_corpus(corpus, tokenizer, "b", ray=address, **asked)
+    bpe_pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
+    bpe_pipeline.encode_corpus(corpus, tokenizer, "b", ray=address, **asked)
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
 
 
@@ -203,7 +203,7 @@ def no_cluster_at(address: str, reason: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_address_that_does_not_answer_is_one_line(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.executors.ray._ANSWER_S", 1.0)
+    monkeypatch.setattr("bpe_pipeline.executors.ray._ANSWER_S", 1.0)
     with socket.create_server((ADDRESS, 0)) as silent:
         started = time.monotonic()
         no_cluster_at(f"{scheme}{ADDRESS}:{silent.getsockname()[1]}", "does not answer.*ray start --head")
@@ -263,12 +263,12 @@ def test_failing_chunk_is_named_and_the_run_resumes(
     output = tmp_path / "run"
     words = {"ray": address, "chunk_size": 20_000, "vocab_size": 1000}
     with monkeypatch.context() as patch:
-        patch.setattr("pipeline.counts.count.count_chunk", worker_tasks.count_but_die_at_chunk_7)
+        patch.setattr("bpe_pipeline.counts.count.count_chunk", worker_tasks.count_but_die_at_chunk_7)
         with pytest.raises(WorkerError, match=r"^chunk 7 \(.*text\.txt, bytes .*failed 3 times.*same command again"):
-            pipeline.train(corpus, output=output, **words)
+            bpe_pipeline.train(corpus, output=output, **words)
     kept = {path: path.stat().st_mtime_ns for path in (output / "counts").iterdir()}
     assert kept
-    pipeline.train(corpus, output=output, **words)
+    bpe_pipeline.train(corpus, output=output, **words)
     assert (output / "tokenizer" / "tokenizer.json").read_bytes() == expected
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
 
@@ -283,7 +283,7 @@ def test_run_survives_loss_of_nodes_workers_and_coordinator(cluster: Any, corpus
     for loss in ("all", "worker", "coordinator", "node"):
         before = _counters(output)
         with printed.open("wb") as stream:
-            command = [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
+            command = [sys.executable, "-P", "-m", "bpe_pipeline", *map(str, words)]
             process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
         if loss == "all":
             while "waiting for one that joins" not in printed.read_text() and process.poll() is None:
@@ -324,7 +324,7 @@ def test_warnings_of_native_code_while_connecting_go_to_the_log(
 
     monkeypatch.setattr("ray.init", init)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    caplog.set_level(logging.INFO, "pipeline")
+    caplog.set_level(logging.INFO, "bpe_pipeline")
     with pytest.raises(UsageError, match="no Ray cluster at"), RayExecutor("auto", None):
         pass
     assert capfd.readouterr().err == ""

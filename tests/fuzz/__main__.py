@@ -40,21 +40,21 @@ import test_tokenizer
 from counter_files import read, write
 from merge_cases import arrays, engine_of, learn
 
-from pipeline import Tokenizer, _core
-from pipeline.base.errors import InputError, PipelineError
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.counts.combine_worker import CombineTask, combine
-from pipeline.counts.counter_file import open_counter
-from pipeline.executors.local import LocalExecutor
-from pipeline.merges import merge_list
-from pipeline.pattern.by_regex import cut_with_regex
-from pipeline.pattern.parse import parse
-from pipeline.run import manifest
-from pipeline.run.make_options import make_options
-from pipeline.run.open_run import open_run
-from pipeline.run.options import TrainOptions
-from pipeline.run.runner import opened
-from pipeline.tokenizer.formats.huggingface import write_model
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.base.errors import InputError, PipelineError
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.combine_worker import CombineTask, combine
+from bpe_pipeline.counts.counter_file import open_counter
+from bpe_pipeline.executors.local import LocalExecutor
+from bpe_pipeline.merges import merge_list
+from bpe_pipeline.pattern.by_regex import cut_with_regex
+from bpe_pipeline.pattern.parse import parse
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.open_run import open_run
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.runner import opened
+from bpe_pipeline.tokenizer.formats.huggingface import write_model
 
 Target = Callable[[random.Random], None]
 _LETTERS = [*"abk \n\r\té1中\u00a0😀'", "<|a|>", "<|ab", *peers.WORDS[:20]]
@@ -107,13 +107,13 @@ def counter_files(home: Path) -> Target:
             rows = combine(CombineTask(both, total, "s", threads=1)).rows
         if rows is not None:
             assert rows == len(counts)
-            assert read(total) == {piece: 2 * count for piece, count in counts.items()}
+            assert read(total) == {pre_token: 2 * count for pre_token, count in counts.items()}
 
     return try_input
 
 
 def columns(_: Path) -> Target:
-    """Require that wrong offsets of a counter are refused, or only move a border between two pieces."""
+    """Require that wrong offsets of a counter are refused, or only move a border between two pre-tokens."""
 
     def try_input(source: random.Random) -> None:
         packed, data, counts = arrays({source.randbytes(source.randint(0, 30)): 3 for _ in range(20)})
@@ -197,9 +197,9 @@ def patterns(_: Path) -> Target:
     def try_input(source: random.Random) -> None:
         expression, compiled = next(pattern_texts.accepted(source))
         text = "".join(source.choices(pattern_texts.PATTERN_ALPHABET, k=source.randint(1, 24)))
-        pieces = compiled.cut(text)
-        if pieces != list(cut_with_regex(expression, text)):
-            assert pieces == oracle_pattern.pieces(parse(expression), text), (expression, text)
+        pre_tokens = compiled.cut(text)
+        if pre_tokens != list(cut_with_regex(expression, text)):
+            assert pre_tokens == oracle_pattern.pre_tokens(parse(expression), text), (expression, text)
 
     return try_input
 
@@ -211,8 +211,8 @@ for name, test in (  # property tests, to which Hypothesis gives what it makes o
     ("configs", test_config_files.test_a_configuration_of_any_bytes_is_refused_or_read),
     ("records", test_json_lines.test_records_are_those_of_the_standard_json),
     ("lines", test_json_lines.test_lines_do_not_depend_on_the_blocks),
-    ("short pieces", test_tokenizer.test_short_pieces_are_merged_by_definition),
-    ("long pieces", test_tokenizer.test_long_pieces_are_merged_by_definition),
+    ("short pre-tokens", test_tokenizer.test_short_pre_tokens_are_merged_by_definition),
+    ("long pre-tokens", test_tokenizer.test_long_pre_tokens_are_merged_by_definition),
 ):
     TARGETS[name] = lambda _, give=test.hypothesis.fuzz_one_input: lambda source: give(source.randbytes(3000))
 

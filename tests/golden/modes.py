@@ -12,9 +12,9 @@ from typing import Any
 from merge_cases import Counter, arrays
 from reference import GPT2_BYTES
 
-from pipeline import _core
-from pipeline.merges.rules import MergeRules
-from pipeline.run.options import RECORDS, flag_of
+from bpe_pipeline import _core
+from bpe_pipeline.merges.rules import MergeRules
+from bpe_pipeline.run.options import RECORDS, flag_of
 
 RULES = {flag_of(rule.name): rule.name for rule in fields(MergeRules) if rule.name in RECORDS}
 THREADS = {"--workers": "threads"}

@@ -24,7 +24,7 @@ from command import run, succeeded
 from corpora import chat_rows, corpus, sample
 from modes import PARITY, merged, named
 
-import pipeline
+import bpe_pipeline
 
 HASHES = Path(__file__).with_name("hashes.json")
 BY_DEFAULT = {"train": 22, "parity": 5, "adapt": 5, "chat": 4}  # the first runs of each kind; the others are slow
@@ -133,7 +133,7 @@ def _hashes(run: Path) -> dict[str, str]:
 
 
 def _of_tokenizers(home: Path) -> dict[str, str]:
-    ids = pipeline.load(home / "tokenizer").encode(sample())
+    ids = bpe_pipeline.load(home / "tokenizer").encode(sample())
     return {"ids": _hash(repr(ids)), **_of_files(home, "tokenizer*/*")}
 
 

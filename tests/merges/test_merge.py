@@ -17,26 +17,26 @@ from chunk_tasks import random_words
 from command import files_in, refused, run, succeeded
 from killing import kill, require_clean
 
-import pipeline
-from pipeline.base.errors import TrainingError
-from pipeline.run.directory import MERGES_SO_FAR
+import bpe_pipeline
+from bpe_pipeline.base.errors import TrainingError
+from bpe_pipeline.run.directory import MERGES_SO_FAR
 
 SIZE = 3000
 
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two hundred thousand different pieces, merged without a limit."""
+    """A run of two hundred thousand different pre-tokens, merged without a limit."""
     run = tmp_path_factory.mktemp("counted") / "run"
     words = random_words(9, 2_000_000).split(b" ")
-    pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
-    pipeline.merge_run(run, vocab_size=SIZE)
+    bpe_pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
+    bpe_pipeline.merge_run(run, vocab_size=SIZE)
     return run
 
 
 def started(run: Path) -> tuple["subprocess.Popen[str]", int]:
     """Start to merge in a run directory; return the process and the number of merges that it continues from."""
-    words = [sys.executable, "-P", "-m", "pipeline", "merge", str(run), f"--vocab-size={SIZE}", "--log-json"]
+    words = [sys.executable, "-P", "-m", "bpe_pipeline", "merge", str(run), f"--vocab-size={SIZE}", "--log-json"]
     options = {"env": os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"}, "start_new_session": True, "text": True}
     words += ["--workers=1", "--memory-limit=126MiB"]  # the words are on disk
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
@@ -76,10 +76,10 @@ def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: P
 
 def test_a_first_merge_that_was_killed_binds_no_other(tmp_path: Path) -> None:
     counts = {"ab": 2, "cd": 2}
-    run, plain = (pipeline.import_counts(counts, output=tmp_path / name) for name in ("run", "plain"))
-    with patch("pipeline.merges.merge.learn", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        pipeline.merge_run(run, vocab_size=258, tie_break="greatest-bytes")
-    found = [pipeline.merge_run(one, vocab_size=258)[258].merges for one in (run, plain)]
+    run, plain = (bpe_pipeline.import_counts(counts, output=tmp_path / name) for name in ("run", "plain"))
+    with patch("bpe_pipeline.merges.merge.learn", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        bpe_pipeline.merge_run(run, vocab_size=258, tie_break="greatest-bytes")
+    found = [bpe_pipeline.merge_run(one, vocab_size=258)[258].merges for one in (run, plain)]
     assert found == [[(b"a", b"b")]] * 2
 
 
@@ -91,22 +91,22 @@ def test_damaged_checkpoint_is_not_used(counted: Path, tmp_path: Path) -> None:
     require_merged(process, run, counted)
 
 
-def test_leaving_out_every_piece_is_refused(trained: Path, tmp_path: Path) -> None:
+def test_leaving_out_every_pre_token_is_refused(trained: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(trained, tmp_path / "run"))
     most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
     before = files_in(copy)
-    with pytest.raises(TrainingError, match=rf"leaves out every piece.*give at most {most}$"):
-        pipeline.merge_run(copy, vocab_size=300, min_piece_count=most + 1, overwrite=True)
+    with pytest.raises(TrainingError, match=rf"leaves out every pre-token.*give at most {most}$"):
+        bpe_pipeline.merge_run(copy, vocab_size=300, min_pre_token_count=most + 1, overwrite=True)
     assert files_in(copy) == before
-    mixed = pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
-    with pytest.raises(TrainingError, match="leaves out every piece"):
-        pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most + 1)
+    mixed = bpe_pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
+    with pytest.raises(TrainingError, match="leaves out every pre-token"):
+        bpe_pipeline.merge_run(mixed, vocab_size=300, min_pre_token_count=most + 1)
     assert not (mixed / "merges.parquet").exists()
-    pipeline.merge_run(mixed, vocab_size=300, min_piece_count=most)
+    bpe_pipeline.merge_run(mixed, vocab_size=300, min_pre_token_count=most)
 
 
 def test_several_sizes_from_flags_and_files(trained: Path, tmp_path: Path) -> None:
-    mixed = pipeline.combine_runs([trained], output=tmp_path / "mix")
+    mixed = bpe_pipeline.combine_runs([trained], output=tmp_path / "mix")
     result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["vocabulary"]["vocab_size"] == 300

@@ -21,7 +21,7 @@ from merge_cases import Counter, Merges, arrays, columns, engine_of, learn, merg
 from reference import GPT2_BYTES, train_reference
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from pipeline import _core
+from bpe_pipeline import _core
 
 SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-words-{os.getpid()}"
 PARTS = {"threads": 2, "thread_bytes": 1}
@@ -41,12 +41,12 @@ def resumed(counter: Counter, known: Any) -> Any:
 
 
 def train_huggingface(counter: Counter, max_merges: int, **options: Any) -> list[tuple[int, int]]:
-    """BpeTrainer's merges over the same pieces, as our ids: its byte alphabet sorts in GPT-2's order."""
+    """BpeTrainer's merges over the same pre-tokens, as our ids: its byte alphabet sorts in GPT-2's order."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     text_of = dict(zip(GPT2_BYTES, alphabet, strict=True))
     tokenizer = Tokenizer(models.BPE())
     options |= {"vocab_size": 256 + max_merges, "initial_alphabet": alphabet, "show_progress": False}
-    texts = ("".join(text_of[byte] for byte in piece) for piece, count in counter.items() for _ in range(count))
+    texts = ("".join(text_of[byte] for byte in pre_token) for pre_token, count in counter.items() for _ in range(count))
     tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**options))
     id_of = tokenizer.get_vocab()
     return [(id_of[left], id_of[right]) for left, right in json.loads(tokenizer.to_str())["model"]["merges"]]
@@ -67,27 +67,27 @@ tuning = merge_cases.merge_tuning(
 
 # Compact words have a token's number in its first and last bytes.
 long_tokens = st.lists(st.sampled_from(["a", "b", "ab", "é", "漢", "😀", "a" * 9, "ba" * 20]), min_size=1, max_size=12)
-long_pieces = st.dictionaries(long_tokens.map(lambda one: "".join(one).encode()), st.integers(1, 50), max_size=30)
+long_pre_tokens = st.dictionaries(long_tokens.map(lambda one: "".join(one).encode()), st.integers(1, 50), max_size=30)
 
 
 @settings(max_examples=700, deadline=None)
-@given(st.one_of(small_counters, long_pieces), st.one_of(st.integers(0, 60), st.just(150)), merge_rules, tuning)
+@given(st.one_of(small_counters, long_pre_tokens), st.one_of(st.integers(0, 60), st.just(150)), merge_rules, tuning)
 @example({b"ab": 9, b"cd": 8}, 9, {"min_frequency": 9}, {"scratch": SCRATCH})  # counts of one class of the sketch
 def test_same_merges_as_the_reference(counter: Counter, max_merges: int, rules: Any, tuning: Any) -> None:
     assert train(counter, max_merges, **rules, **tuning) == train_reference(counter, max_merges, **rules)
 
 
-@pytest.mark.parametrize(("n_pieces", "theirs", "ours"), [
+@pytest.mark.parametrize(("n_pre_tokens", "theirs", "ours"), [
     *((3000, {"min_frequency": least}, {"min_frequency": least}) for least in (1, 3)),
     *((500, {"max_token_length": longest + 1}, {"max_token_bytes": longest}) for longest in (2, 3, 5, 8)),
 ])  # fmt: skip
-def test_same_merges_as_huggingface_on_a_long_tail(n_pieces: int, theirs: Any, ours: Any) -> None:
+def test_same_merges_as_huggingface_on_a_long_tail(n_pre_tokens: int, theirs: Any, ours: Any) -> None:
     """Hugging Face joins tokens only where the result stays below max_token_length (but any two bytes)."""
-    counter = merge_cases.natural_counter(seed=1, n_pieces=n_pieces)
-    expected = train_huggingface(counter, n_pieces, **theirs)
+    counter = merge_cases.natural_counter(seed=1, n_pre_tokens=n_pre_tokens)
+    expected = train_huggingface(counter, n_pre_tokens, **theirs)
     parts = {**PARTS, "index_positions": 3000}
     for tuning in ({}, {**parts, "narrow_symbols": 700}, COMPACT, parts | COMPACT):
-        assert pairs(train(counter, n_pieces, **ours, **tuning)) == expected
+        assert pairs(train(counter, n_pre_tokens, **ours, **tuning)) == expected
 
 
 def equal_counts() -> Counter:
@@ -191,7 +191,10 @@ def test_a_list_of_more_positions_than_are_read_at_once(options: dict[str, Any])
 
 @pytest.mark.parametrize("byte", [0xC0, 0xC1, 0xF4, 0xF5, 0xF6, 0xFA, 0xFB, 0xFF])
 def test_compact_words_of_what_is_no_text(byte: int) -> None:
-    counter = merge_cases.natural_counter(seed=4, n_pieces=300) | {bytes([97, byte, 97, 98]): 50, bytes([byte]) * 9: 7}
+    counter = merge_cases.natural_counter(seed=4, n_pre_tokens=300) | {
+        bytes([97, byte, 97, 98]): 50,
+        bytes([byte]) * 9: 7,
+    }
     assert train(counter, 300, compact=True) == train(counter, 300)
     tally = _core.CountTally()
     tally.add(arrays(counter))
@@ -215,7 +218,7 @@ def test_a_thread_lists_nothing_for_neighbours_that_it_never_met() -> None:
     counted: list[tuple[bytes, int]] = []
 
     def in_turn(*two: tuple[list[int], int]) -> None:  # which the engine deals out to its two threads
-        counted.extend((bytes(piece), count) for piece, count in two)
+        counted.extend((bytes(pre_token), count) for pre_token, count in two)
 
     for first in lone:
         in_turn(([first, x, y], 200_000), ([rest] * 3, 1))
@@ -321,7 +324,7 @@ def test_control_c_stops_the_training_within_a_second() -> None:
 
 def test_other_threads_run_meanwhile() -> None:
     """The GIL is released: a Python thread makes progress while the engine trains."""
-    engine = engine_of(merge_cases.natural_counter(seed=5, n_pieces=60_000))
+    engine = engine_of(merge_cases.natural_counter(seed=5, n_pre_tokens=60_000))
     ticks, started = 0, time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         training = pool.submit(learn, engine, 2000)
@@ -333,22 +336,29 @@ def test_other_threads_run_meanwhile() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(small_counters, max_size=4), st.integers(1, 4), st.integers(1, 3), st.booleans())
-def test_rare_pieces_are_left_out_and_ranges_may_be_read_as_they_are_needed(parts, min_piece_count, threads, streamed):
-    kept: Counter = {}  # a piece may come in several parts
-    for piece, count in (one for part in parts for one in part.items() if one[1] >= min_piece_count):
-        kept[piece] = kept.get(piece, 0) + count
+def test_rare_pre_tokens_are_left_out_and_ranges_may_be_read_as_they_are_needed(
+    parts, min_pre_token_count, threads, streamed
+):
+    kept: Counter = {}  # a pre-token may come in several parts
+    for pre_token, count in (one for part in parts for one in part.items() if one[1] >= min_pre_token_count):
+        kept[pre_token] = kept.get(pre_token, 0) + count
     engine = _core.MergeEngine()
     if streamed:
         engine.stream(lambda: (arrays(part) for part in parts), 100)
     else:
         engine = engine_of(*parts)
-    result = learn(engine, 30, min_piece_count=min_piece_count, threads=threads, thread_bytes=1)
+    result = learn(engine, 30, min_pre_token_count=min_pre_token_count, threads=threads, thread_bytes=1)
     expected = learn(engine_of(kept), 30)
     assert merges_of(result) == merges_of(expected)
     assert result.bytes == expected.bytes
-    rare = [(piece, count) for part in parts for piece, count in part.items() if 0 < count < min_piece_count and piece]
-    assert result.left_out_pieces == len(rare)
-    assert result.left_out_bytes == sum(len(piece) * count for piece, count in rare)
+    rare = [
+        (pre_token, count)
+        for part in parts
+        for pre_token, count in part.items()
+        if 0 < count < min_pre_token_count and pre_token
+    ]
+    assert result.left_out_pre_tokens == len(rare)
+    assert result.left_out_bytes == sum(len(pre_token) * count for pre_token, count in rare)
 
 
 @settings(max_examples=100, deadline=None)
@@ -374,20 +384,20 @@ def test_the_tally_of_counts(parts: list[Counter], min_count: int) -> None:
     tally = _core.CountTally(min_count)
     for part in parts:
         tally.add(arrays(part))
-    pieces = [(piece, count) for part in parts for piece, count in part.items()]
+    pre_tokens = [(pre_token, count) for part in parts for pre_token, count in part.items()]
     classes = tally.classes()
     assert [one[0] for one in classes] == sorted({one[0] for one in classes})
     for lowest in {one[0] for one in classes}:
         rows = [one for one in classes if one[0] >= lowest]
-        of_them = [(piece, count) for piece, count in pieces if count >= lowest]
+        of_them = [(pre_token, count) for pre_token, count in pre_tokens if count >= lowest]
         assert sum(one[1] for one in rows) == len(of_them)
-        assert sum(one[2] for one in rows) == sum(len(piece) for piece, _ in of_them)
-        assert sum(one[3] for one in rows) == sum(len(piece) + 1 for piece, _ in of_them if len(piece) > 1)
+        assert sum(one[2] for one in rows) == sum(len(pre_token) for pre_token, _ in of_them)
+        assert sum(one[3] for one in rows) == sum(len(pre_token) + 1 for pre_token, _ in of_them if len(pre_token) > 1)
         assert sum(one[4] for one in rows) == pytest.approx(sum(count for _, count in of_them))
-        assert sum(one[5] for one in rows) == pytest.approx(sum(len(piece) * count for piece, count in of_them))
+        assert sum(one[5] for one in rows) == pytest.approx(sum(len(pre_token) * count for pre_token, count in of_them))
     positions: dict[bytes, int] = {}
-    for piece, count in pieces:
-        for at in range(len(piece) - 1 if count >= min_count else 0):
-            positions[piece[at : at + 2]] = positions.get(piece[at : at + 2], 0) + 1
+    for pre_token, count in pre_tokens:
+        for at in range(len(pre_token) - 1 if count >= min_count else 0):
+            positions[pre_token[at : at + 2]] = positions.get(pre_token[at : at + 2], 0) + 1
     all_and_most = sum(positions.values()), max(positions.values(), default=0)
     assert tally.first_index(100, 1 << 40) == (len(positions), *all_and_most)

@@ -5,13 +5,13 @@ from dataclasses import fields
 import pytest
 from reference import TOKEN_RULES
 
-from pipeline import _core
-from pipeline.merges.rules import MergeRules, require_obeyed
-from pipeline.run.options import RECORDS
+from bpe_pipeline import _core
+from bpe_pipeline.merges.rules import MergeRules, require_obeyed
+from bpe_pipeline.run.options import RECORDS
 
 NAMES = [rule.name for rule in fields(MergeRules)]
 OF_SUPERWORDS = {"max_words", "no_colon"}
-OF_PAIRS = {"min_frequency", "min_piece_count", "tie_break"}
+OF_PAIRS = {"min_frequency", "min_pre_token_count", "tie_break"}
 
 
 def test_rule_that_one_side_of_the_core_misses_is_an_error() -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.commands import learn
-from pipeline.merges.merge_list import MergeList, size_that_repays
-from pipeline.run.ids import SpecialTokens
+import bpe_pipeline
+from bpe_pipeline.commands import learn
+from bpe_pipeline.merges.merge_list import MergeList, size_that_repays
+from bpe_pipeline.run.ids import SpecialTokens
 
 LEAST = 257  # the bytes and a special token
 
@@ -45,23 +45,23 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_the_size_is_chosen_once_for_a_run(corpus: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    tokenizer = pipeline.train(corpus, output=run, stop_at_saving="4%")
+    tokenizer = bpe_pipeline.train(corpus, output=run, stop_at_saving="4%")
     assert 257 < len(tokenizer) < 15_000
-    whole = pipeline.train(corpus, output=tmp_path / "whole", vocab_size=20_000)
+    whole = bpe_pipeline.train(corpus, output=tmp_path / "whole", vocab_size=20_000)
     assert tokenizer.merges == whole.merges[: len(tokenizer) - 257]
-    assert pipeline.train(corpus, output=run, stop_at_saving=0.04) == tokenizer == pipeline.load(run)
-    smaller = pipeline.merge_run(run, stop_at_saving="20%")
+    assert bpe_pipeline.train(corpus, output=run, stop_at_saving=0.04) == tokenizer == bpe_pipeline.load(run)
+    smaller = bpe_pipeline.merge_run(run, stop_at_saving="20%")
     [size] = smaller
     assert size < len(tokenizer)
     assert (run / f"tokenizer-{size}" / "tokenizer.json").exists()
-    assert pipeline.load(run) == tokenizer
+    assert bpe_pipeline.load(run) == tokenizer
 
 
 def test_a_run_that_stopped_before_the_choice_is_resumed(corpus, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(learn, "size_that_repays", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
-    tokenizer = pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
-    assert pipeline.load(tmp_path / "run") == tokenizer
+            bpe_pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
+    tokenizer = bpe_pipeline.train(corpus, output=tmp_path / "run", stop_at_saving="4%")
+    assert bpe_pipeline.load(tmp_path / "run") == tokenizer
     assert [path.name for path in (tmp_path / "run").glob("tokenizer*")] == ["tokenizer"]

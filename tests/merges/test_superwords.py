@@ -28,13 +28,13 @@ from pyarrow import parquet
 from recorded import recorded
 from reference import GPT2_BYTES, train_reference
 
-import pipeline
-from pipeline import _core
-from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.merges.vocabulary import token_to_text
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import superword_presets
-from pipeline.reports.parts import Table
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.merges.vocabulary import token_to_text
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import superword_presets
+from bpe_pipeline.reports.parts import Table
 
 SCRATCH = f"{tempfile.gettempdir()}/bpe-pipeline-test-superwords-{os.getpid()}"
 EOT = "<|endoftext|>"
@@ -45,8 +45,8 @@ SHORT = "of the day of the day"
 STAGES = {"counting superwords", "merging", "merging superwords"}
 
 
-def pieces_of(documents: list[str], pattern: Any) -> Counter[bytes]:
-    return Counter(piece.encode() for document in documents for piece in pattern.cut(document))
+def pre_tokens_of(documents: list[str], pattern: Any) -> Counter[bytes]:
+    return Counter(pre_token.encode() for document in documents for pre_token in pattern.cut(document))
 
 
 def learned(counter: Counter[bytes], first: list[tuple[int, int, int]], merges: int, **options: Any) -> Any:
@@ -75,8 +75,8 @@ texts = st.lists(
 def test_both_stages_are_their_definition(documents, first_merges, more, stop, rules, min_frequency, tuning):
     rules = {**rules, "min_frequency": min_frequency}
     of_first = {name: rules[name] for name in ("min_frequency", "whole_characters") if name in rules}  # of both stages
-    first = train_reference(pieces_of(documents, FIRST), first_merges, **of_first)
-    coarse = pieces_of(documents, COARSE)
+    first = train_reference(pre_tokens_of(documents, FIRST), first_merges, **of_first)
+    coarse = pre_tokens_of(documents, COARSE)
     merges = len(first) + more
     expected = train_reference(coarse, merges, known=first, **rules)
     found = learned(coarse, first, merges, **rules, **tuning)
@@ -91,7 +91,7 @@ def test_both_stages_are_their_definition(documents, first_merges, more, stop, r
 
 @pytest.mark.parametrize("letters", ["ab c", "日本語の人、x ", "éèa ü", "🙂🙃a日", "the of and: .\n"])
 def test_the_first_stage_joins_what_the_encoder_joins(letters: str) -> None:
-    """In long pieces, where words are cut first, remembered, or joined by a queue."""
+    """In long pre-tokens, where words are cut first, remembered, or joined by a queue."""
     for seed in range(40 if FULL else 6):
         choose = random.Random(seed)
         short, long = (
@@ -104,8 +104,8 @@ def test_the_first_stage_joins_what_the_encoder_joins(letters: str) -> None:
         for left, right, _ in first:
             tokens.append(tokens[left] + tokens[right])
         merges = [(tokens[left], tokens[right]) for left, right, _ in first]
-        encoder = pipeline.Tokenizer.from_merges(merges, pattern="none")
-        ids = sum(len(encoder.encode(piece.decode())) * count for piece, count in long.items())
+        encoder = bpe_pipeline.Tokenizer.from_merges(merges, pattern="none")
+        ids = sum(len(encoder.encode(pre_token.decode())) * count for pre_token, count in long.items())
         assert found.bytes - sum(found.joined) == ids
 
 
@@ -117,7 +117,7 @@ def test_recorded_cases(tmp_path: Path) -> None:
         options = {ours: case[theirs] for ours, theirs in (names | {"min_frequency": "min_frequency"}).items()}
         words = {"superword_words": case["max_words"] or "none", "superword_colon": not case["no_colon"]}
         sizes = {"vocab_size": case["vocab_size"] + 1, "output": tmp_path / path.stem}
-        tokenizer = pipeline.train(tmp_path / f"{path.stem}.txt", **options, **words, **sizes)
+        tokenizer = bpe_pipeline.train(tmp_path / f"{path.stem}.txt", **options, **words, **sizes)
         found = [(token_to_text(left), token_to_text(right)) for left, right in tokenizer.merges]
         assert found == [(left, right) for left, right, _ in case["stage1"] + case["stage2"]], path
         for probe in case["probes"]:
@@ -135,7 +135,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def trained(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("trained") / "run"
-    pipeline.train(corpus, output=output, vocab_size=600, pattern="superbpe", superwords_from="80%")
+    bpe_pipeline.train(corpus, output=output, vocab_size=600, pattern="superbpe", superwords_from="80%")
     return output
 
 
@@ -152,17 +152,17 @@ def stages(*words: object) -> set[str]:
 
 
 def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, trained: Path, tmp_path: Path) -> None:
-    expected = pipeline.load(trained).merges
+    expected = bpe_pipeline.load(trained).merges
     assert any(b" " in (left + right).strip(b" ") for left, right in expected)
     asked = ["--vocab-size", 600, "--pattern", "superbpe", "--superwords-from", "80%"]
     for options in (["--chunk-size", "3000", "--workers", 2], ["--workers", 1, "--memory-limit", "140MiB"]):
         output = tmp_path / str(options[3])
         succeeded(run("train", corpus, *asked, *options, "--output", output))
-        assert pipeline.load(output).merges == expected
+        assert bpe_pipeline.load(output).merges == expected
 
 
 def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
-    verified = pipeline.verify_run(trained)
+    verified = bpe_pipeline.verify_run(trained)
     assert verified["first stage"].startswith("224, each the right one")
     assert verified["merges"].startswith("343, each the right one")
     assert "superwords' counter" in verified
@@ -173,18 +173,18 @@ def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
     document["merging"]["superword_words"] = 3
     by_hand.write_text(json.dumps(document))
     with pytest.raises(RunDirectoryError):
-        pipeline.verify_run(trained)
+        bpe_pipeline.verify_run(trained)
     by_hand.write_bytes(before)
 
 
 def test_another_size_counts_nothing_again(corpus: Path, trained: Path, tmp_path: Path) -> None:
     """And the first stage is the ordinary tokenizer of that size."""
     assert not stages("merge", trained, "--vocab-size", 550)
-    smaller, larger = pipeline.load(trained / "tokenizer-550").merges, pipeline.load(trained).merges
+    smaller, larger = bpe_pipeline.load(trained / "tokenizer-550").merges, bpe_pipeline.load(trained).merges
     assert smaller == larger[: len(smaller)]
-    ordinary = pipeline.train(corpus, output=tmp_path / "run", vocab_size=481, pattern="superbpe")
+    ordinary = bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=481, pattern="superbpe")
     assert larger[: 480 - 256] == ordinary.merges
-    whole, made = pipeline.load(trained), pipeline.report(trained)
+    whole, made = bpe_pipeline.load(trained), bpe_pipeline.report(trained)
     texts = [(corpus / name).read_bytes().decode().split(EOT) for name in ("a.txt", "b.txt")]
     before, after = ([sum(len(one.encode(part)) for part in text) for text in texts] for one in (ordinary, whole))
     assert made.numbers is not None
@@ -216,11 +216,11 @@ def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_a_run(seed:
     first, documents = 256 + 20 + seed % 50, [*DOCUMENTS, peers.generated_text(seed, 60), "of the end: of the day " * 5]
     (tmp_path / "a.txt").write_text(EOT.join(documents), newline="")
     given = {"min_frequency": 2, "workers": 1, "output": tmp_path / "run"}
-    plain = pipeline.train(tmp_path / "a.txt", vocab_size=first + 1, pattern="superbpe", **given)
+    plain = bpe_pipeline.train(tmp_path / "a.txt", vocab_size=first + 1, pattern="superbpe", **given)
     base = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
     words = {"superwords_from": first, "superword_words": "none", "superword_colon": True}
     given |= {"vocab_size": first + 41, "overwrite": True}
-    [found] = pipeline.merge_run(given["output"], **words, **given).values()
+    [found] = bpe_pipeline.merge_run(given["output"], **words, **given).values()
     expression = superword_presets()["superbpe"].expression
     expected = peers.resumed_merges(base, documents, expression, 40, min_frequency=2)
     assert found.merges[: len(plain.merges)] == plain.merges
@@ -230,7 +230,7 @@ def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_a_run(seed:
 @pytest.mark.parametrize("words", [["--overwrite"], ["--output"]])
 def test_merges_that_a_run_has_are_the_first_stage(words: list[Any], corpus: Path, tmp_path: Path) -> None:
     plain, output = (
-        pipeline.train(corpus, output=tmp_path / "run", vocab_size=500, pattern="superbpe"),
+        bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=500, pattern="superbpe"),
         tmp_path / "run",
     )
     if words == ["--output"]:
@@ -240,8 +240,8 @@ def test_merges_that_a_run_has_are_the_first_stage(words: list[Any], corpus: Pat
     assert "--superwords-from" in refused(run(*asked), 1)
     assert not (tmp_path / "run/superwords").exists()  # nothing is counted for what is refused
     assert stages(*asked, *words) == {"counting superwords", "merging superwords"}
-    assert pipeline.load(output).merges[:144] == plain.merges[:144]
-    assert "merges" in pipeline.verify_run(output)
+    assert bpe_pipeline.load(output).merges[:144] == plain.merges[:144]
+    assert "merges" in bpe_pipeline.verify_run(output)
     assert "merging" in stages(*asked, "--min-frequency", 3, "--output", output, "--overwrite")
 
 
@@ -267,8 +267,8 @@ def test_a_second_count_is_removed_and_a_corpus_that_changed_not_read(short: Pat
     ({"superwords_from": 280, "export": "gpt2"}, "GPT-2"),
 ])  # fmt: skip
 def test_options_that_mean_nothing_are_refused(options: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    with pytest.raises(pipeline.PipelineError, match=reason):
-        pipeline.train(__file__, output=tmp_path / "run", **{"vocab_size": 300, **options})
+    with pytest.raises(bpe_pipeline.PipelineError, match=reason):
+        bpe_pipeline.train(__file__, output=tmp_path / "run", **{"vocab_size": 300, **options})
     assert not (tmp_path / "run").exists()
 
 
@@ -284,17 +284,17 @@ def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
     numbers += unassigned if FULL else unassigned[::8]
     texts += [f"a{number * 4}1{number}23 {number}" for number in numbers]
     for text in texts:
-        assert list(ours.cut(text)) == [piece for piece, _ in theirs.pre_tokenize_str(text)]
+        assert list(ours.cut(text)) == [pre_token for pre_token, _ in theirs.pre_tokenize_str(text)]
 
 
 def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
     asked = {"vocab_size": 258, "superwords_from": 257}
-    counts = pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
-    mixed = pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
+    counts = bpe_pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
+    mixed = bpe_pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
     for reason, act, source in (
-        ("need the texts for a second count", pipeline.merge_run, counts),
-        ("take runs that were counted from files", pipeline.merge_run, mixed),
-        ("come from an iterator", pipeline.train_from_iterator, DOCUMENTS),
+        ("need the texts for a second count", bpe_pipeline.merge_run, counts),
+        ("take runs that were counted from files", bpe_pipeline.merge_run, mixed),
+        ("come from an iterator", bpe_pipeline.train_from_iterator, DOCUMENTS),
     ):
         with pytest.raises(UsageError, match=reason):
             act(source, **asked)
@@ -311,46 +311,46 @@ def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[st
             documents = [*DOCUMENTS, *(peers.generated_text(7 * seed + part + one, 30) for one in range(part + 2))]
             (home / f"{part}.txt").write_text(EOT.join(documents), newline="")
             succeeded(run("count", home / f"{part}.txt", "--output", home / str(part), "--pattern", "superbpe"))
-            for piece, count in pieces_of(documents, FIRST).items():
-                rounded[piece] += max(1, int(count * weight + Fraction(1, 2)))
-            for piece, count in pieces_of(documents, COARSE).items():
-                coarse[piece] += int(count * weight * scale)
+            for pre_token, count in pre_tokens_of(documents, FIRST).items():
+                rounded[pre_token] += max(1, int(count * weight + Fraction(1, 2)))
+            for pre_token, count in pre_tokens_of(documents, COARSE).items():
+                coarse[pre_token] += int(count * weight * scale)
         first = train_reference(rounded, 34, min_frequency=2)
         expected = train_reference(coarse, 64, known=first, min_frequency=2 * scale, max_words=4, no_colon=True)
-        mixed = pipeline.combine_runs([home / "0", home / "1"], weights=weights, output=home / "mixed")
+        mixed = bpe_pipeline.combine_runs([home / "0", home / "1"], weights=weights, output=home / "mixed")
         given = {"vocab_size": 256 + 64 + 1, "superwords_from": 256 + 34, "min_frequency": 2}
-        found = pipeline.merge_run(mixed, **given)[321].vocabulary
+        found = bpe_pipeline.merge_run(mixed, **given)[321].vocabulary
         assert list(zip(found.left, found.right, strict=True)) == [merge[:2] for merge in expected]
-        assert "merges" in pipeline.verify_run(mixed)
-        pipeline.merge_run(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
-        assert "merges" in pipeline.verify_run(mixed)
+        assert "merges" in bpe_pipeline.verify_run(mixed)
+        bpe_pipeline.merge_run(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
+        assert "merges" in bpe_pipeline.verify_run(mixed)
 
 
 def test_a_mixture_of_mixtures_and_a_copy_of_it_have_the_superwords_of_one_mixture(tmp_path: Path) -> None:
     for part in "abc":
         (tmp_path / f"{part}.txt").write_text(EOT.join([*DOCUMENTS, peers.generated_text(ord(part), 60)]), newline="")
-        pipeline.count(tmp_path / f"{part}.txt", output=tmp_path / part, pattern="superbpe")
+        bpe_pipeline.count(tmp_path / f"{part}.txt", output=tmp_path / part, pattern="superbpe")
     one, two, three = (tmp_path / part for part in "abc")
-    inner = pipeline.combine_runs([one, two], weights=["3", "1"], output=tmp_path / "inner")
-    outer = pipeline.combine_runs([inner, three], weights=["2", "0.5"], output=tmp_path / "outer")
-    straight = pipeline.combine_runs([one, two, three], weights=[6, 2, "0.5"], output=tmp_path / "straight")
+    inner = bpe_pipeline.combine_runs([one, two], weights=["3", "1"], output=tmp_path / "inner")
+    outer = bpe_pipeline.combine_runs([inner, three], weights=["2", "0.5"], output=tmp_path / "outer")
+    straight = bpe_pipeline.combine_runs([one, two, three], weights=[6, 2, "0.5"], output=tmp_path / "straight")
     shutil.rmtree(inner)
     given = {"vocab_size": 340, "superwords_from": 300, "min_frequency": 2}
-    [expected] = pipeline.merge_run(straight, **given).values()
+    [expected] = bpe_pipeline.merge_run(straight, **given).values()
     assert any(b" " in token[1:] for token in expected.vocab.values())
     for words in ({}, {"output": tmp_path / "copied"}):
-        [found] = pipeline.merge_run(outer, **given, **words).values()
+        [found] = bpe_pipeline.merge_run(outer, **given, **words).values()
         assert found.merges == expected.merges
-    assert "merges" in pipeline.verify_run(tmp_path / "copied")
+    assert "merges" in bpe_pipeline.verify_run(tmp_path / "copied")
 
 
 def test_a_mixture_of_runs_that_changed_is_refused(short: Path, tmp_path: Path) -> None:
     words = ["count", short, "--output", tmp_path / "run"]
     succeeded(run(*words))
-    mixed = pipeline.combine_runs([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
+    mixed = bpe_pipeline.combine_runs([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
     succeeded(run(*words, "--pattern", "superbpe", "--overwrite"))
     with pytest.raises(RunDirectoryError, match="other counts than those that were combined"):
-        pipeline.merge_run(mixed, vocab_size=270, superwords_from=260)
+        bpe_pipeline.merge_run(mixed, vocab_size=270, superwords_from=260)
 
 
 @pytest.mark.parametrize("superword_pattern", ["superbpe", "superbpe-digits"])
@@ -358,11 +358,11 @@ def test_other_libraries_encode_alike(corpus: Path, trained: Path, tmp_path: Pat
     if superword_pattern != "superbpe":
         asked = {"superwords_from": "80%", "superword_pattern": superword_pattern, "pattern": "superbpe"}
         trained = tmp_path / "run"
-        made = pipeline.train(corpus / "b.txt", output=trained, vocab_size=400, **asked)
-        assert pipeline.load(trained).pattern == made.pattern
+        made = bpe_pipeline.train(corpus / "b.txt", output=trained, vocab_size=400, **asked)
+        assert bpe_pipeline.load(trained).pattern == made.pattern
         gpt2 = run("export", trained, "--export", "gpt2", "--output", tmp_path / "gpt2")
         assert f"not written for the pattern '{superword_pattern}': their readers" in gpt2.stderr
-    ours = pipeline.load(trained)
+    ours = bpe_pipeline.load(trained)
     theirs = tokenizers.Tokenizer.from_file(str(trained / "tokenizer/tokenizer.json"))
     fast = transformers.AutoTokenizer.from_pretrained(trained / "tokenizer")
     assert not (trained / "tokenizer/tokenizer.tiktoken").exists()  # unless asked for
@@ -379,7 +379,7 @@ def test_other_libraries_encode_alike(corpus: Path, trained: Path, tmp_path: Pat
 def test_explain_and_like_know_the_second_stage(trained: Path, tmp_path: Path) -> None:
     explained = json.loads(run("explain", "--tokenizer", trained, "of the end of the day", "--json").stdout)
     counts = parquet.read_table(trained / "merges.parquet")["count"].to_pylist()
-    merges = [merge for piece in explained["pieces"] for merge in piece["merges"]]
+    merges = [merge for pre_token in explained["pre_tokens"] for merge in pre_token["merges"]]
     assert merges
     assert [merge["count"] for merge in merges] == [counts[merge["rank"]] for merge in merges]
     (tmp_path / "long.txt").write_text("one of the end of the day " * 2000)
@@ -392,5 +392,5 @@ def test_a_dry_run_says_that_the_corpus_is_read_twice_and_a_run_that_a_pattern_i
     assert "from 400 tokens on" in succeeded(run(*words, "--dry-run")).stdout
     assert not (tmp_path / "x").exists()
     said = run(*words, "--pattern", r" ?\w+|\s+|[^\w\s]+").stderr
-    assert "would cut pieces of --pattern apart" in said
+    assert "would cut pre-tokens of --pattern apart" in said
     assert "--pattern superbpe fits" in said

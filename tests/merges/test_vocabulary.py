@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.base.errors import InputError, TrainingError, UsageError
-from pipeline.base.printable import BYTE_ORDER
-from pipeline.merges.vocabulary import Vocabulary, bytes_to_unicode, text_to_token, token_to_text, tokens_to_texts
+from bpe_pipeline.base.errors import InputError, TrainingError, UsageError
+from bpe_pipeline.base.printable import BYTE_ORDER
+from bpe_pipeline.merges.vocabulary import Vocabulary, bytes_to_unicode, text_to_token, token_to_text, tokens_to_texts
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b" ", b"low")]
 ONE_BYTE = {index: bytes([byte]) for index, byte in enumerate(BYTE_ORDER)}

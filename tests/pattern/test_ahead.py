@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing
 
-from pipeline.pattern.ahead import LookAhead
-from pipeline.pattern.automaton import Machine, Program
-from pipeline.pattern.by_regex import cut_with_regex
-from pipeline.pattern.compiler import compile_pattern as compile_anew
-from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import PRESETS, superword_presets
+from bpe_pipeline.pattern.ahead import LookAhead
+from bpe_pipeline.pattern.automaton import Machine, Program
+from bpe_pipeline.pattern.by_regex import cut_with_regex
+from bpe_pipeline.pattern.compiler import compile_pattern as compile_anew
+from bpe_pipeline.pattern.parse import parse
+from bpe_pipeline.pattern.presets import PRESETS, superword_presets
 
 compile_pattern = cache(compile_anew)
 PATTERNS = [
@@ -57,7 +57,7 @@ def test_digits_are_grouped_from_the_right_in_a_time_that_grows_with_them_only()
     assert compiled.cut("in 1234567 or 12 of 123456") == expected
     start = time.process_time()
     assert compiled.automaton.cut(b"7" * 3_000_002)[:2] == [2, 5]
-    assert time.process_time() - start < 20  # hours if each piece looked at the rest
+    assert time.process_time() - start < 20  # hours if each pre-token looked at the rest
     data = b"a " + b"1" * 5000  # a number waits for its end
     assert compiled.automaton.cut_part(data)[1] <= 2
     assert compiled.automaton.cut_part(data + b" ")[1] == len(data)

@@ -1,4 +1,4 @@
-"""The native kernel: any way of feeding a text gives the same pieces, in time linear in the text."""
+"""The native kernel: any way of feeding a text gives the same pre-tokens, in time linear in the text."""
 
 import random
 import time
@@ -8,9 +8,9 @@ import pytest
 import regex
 from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing, texts
 
-from pipeline import _core
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import PRESETS
+from bpe_pipeline import _core
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import PRESETS
 
 OTHERS = [r"foo|[a-z]+[0-9]?| ?[А-я]+|\n+(?!\S)", r"(?:ab)+c|a", r"\w+?(?=\s|$)|\s", r"\s*\n|\s", "(?s:.{3})"]
 EACH = pytest.mark.parametrize("pattern", [*PRESETS, *OTHERS])
@@ -41,7 +41,7 @@ def test_groups_of_ascii_are_cut_like_single_characters(pattern):
 
 
 @EACH
-def test_a_provable_cut_changes_no_piece_and_a_part_holds_back_little(pattern):
+def test_a_provable_cut_changes_no_pre_token_and_a_part_holds_back_little(pattern):
     data = "The quick brown fox, isn't it?\n  Über  日本語 12 345\n\n".encode() * 500
     assert pattern not in PRESETS or pattern == "none" or native(pattern).cut_part(data)[1] > len(data) - 20
     found = sum(assert_proved_cuts_change_nothing(native(pattern), text.encode()) for text in texts(6000, 30, 4))
@@ -78,8 +78,8 @@ def test_any_bytes_are_cut_without_reading_outside(pattern):
 
 
 @pytest.mark.parametrize("pattern", [r"aaab| ?d+|.", r"aab|[\s\S]"])
-def test_pieces_of_a_byte_that_may_change_fit_the_space_for_ends(pattern):
-    """A long run in which the next byte could still join pieces; the sanitizers see what is written behind."""
+def test_pre_tokens_of_a_byte_that_may_change_fit_the_space_for_ends(pattern):
+    """A long run in which the next byte could still join pre-tokens; the sanitizers see what is written behind."""
     chance = random.Random(4)
     automaton = compile_pattern(pattern).automaton
     for _ in range(100):

@@ -10,12 +10,12 @@ import regex
 from amount import FULL
 from pattern_texts import texts
 
-from pipeline.base.errors import PatternError
-from pipeline.pattern.by_regex import cut_with_regex, differing_characters, with_document_end
-from pipeline.pattern.classes import Refusal, category_of
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.parse import parse
-from pipeline.pattern.presets import PRESETS
+from bpe_pipeline.base.errors import PatternError
+from bpe_pipeline.pattern.by_regex import cut_with_regex, differing_characters, with_document_end
+from bpe_pipeline.pattern.classes import Refusal, category_of
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.parse import parse
+from bpe_pipeline.pattern.presets import PRESETS
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,10 @@ def test_named_patterns_cut_as_regex_does(name, many):
     sample = texts(many)
     assert not differing_characters() & set("".join(sample))
     for text in sample:
-        pieces = findall(text)  # these patterns match everywhere
-        assert cut(text.encode()) == list(itertools.accumulate(len(piece.encode()) for piece in pieces)), text
+        pre_tokens = findall(text)  # these patterns match everywhere
+        assert cut(text.encode()) == list(itertools.accumulate(len(pre_token.encode()) for pre_token in pre_tokens)), (
+            text
+        )
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
@@ -63,7 +65,7 @@ def test_patterns_of_the_subset_cut_as_regex_does(seed):
             text = "".join(rng.choices(pattern_texts.PATTERN_ALPHABET, k=rng.randint(1, 24)))
             ours = compiled.cut(text)
             if ours != list(cut_with_regex(expression, text)):
-                assert ours == oracle_pattern.pieces(parse(expression), text), (expression, text)
+                assert ours == oracle_pattern.pre_tokens(parse(expression), text), (expression, text)
                 doubted.add(expression)
     assert len(doubted) <= 2
 
@@ -103,7 +105,7 @@ def cuts_as_regex_does(pattern: str, many: int) -> bool:
 
 
 @pytest.mark.parametrize("pattern", MATCH_PARTS)
-def test_each_unmatched_stretch_is_a_piece(pattern):
+def test_each_unmatched_stretch_is_a_pre_token(pattern):
     assert compile_pattern(pattern).refusal is None
     assert cuts_as_regex_does(pattern, 3000)
 

@@ -11,10 +11,10 @@ from published import DEEPSEEK
 from tiktoken.model import encoding_name_for_model
 from tokenizers import Regex, pre_tokenizers, trainers
 
-import pipeline
-from pipeline.base.errors import PatternError
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import PRESETS, resolve
+import bpe_pipeline
+from bpe_pipeline.base.errors import PatternError
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import PRESETS, resolve
 
 
 def test_models_have_the_pattern_of_their_encoding_in_tiktoken():
@@ -30,7 +30,7 @@ def test_deepseek_v3_cuts_as_its_three_published_steps():
     steps = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(one), "isolated") for one in DEEPSEEK])
     ours = compile_pattern("deepseek-v3")
     for text in texts(20_000, seed=12):
-        assert ours.cut(text) == [piece for piece, _ in steps.pre_tokenize_str(text)]
+        assert ours.cut(text) == [pre_token for pre_token, _ in steps.pre_tokenize_str(text)]
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_a_suffix_that_says_nothing_about_numbers_is_an_error(typed):
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
 @pytest.mark.parametrize(
-    ("suffix", "pieces"),
+    ("suffix", "pre_tokens"),
     [("digits1", "1 2 3 4 5"), ("digits2", "12 34 5"), ("digits4", "1234 5"), ("digits-from-right", "12 345")],
 )
-def test_a_suffix_decides_how_numbers_are_cut_and_nothing_else(name, suffix, pieces):
+def test_a_suffix_decides_how_numbers_are_cut_and_nothing_else(name, suffix, pre_tokens):
     ours, without = compile_pattern(f"{name}+{suffix}"), compile_pattern(name)
-    assert ours.cut("12345") == pieces.split()
+    assert ours.cut("12345") == pre_tokens.split()
     for text in texts(200, seed=3):
         if not any(character.isnumeric() for character in text):
             assert ours.cut(text) == without.cut(text)
@@ -113,7 +113,7 @@ def test_no_name_means_two_presets():
 @pytest.mark.parametrize("typed", ["llama-4x", "deepseek", "whitespace", "gpt", ".", "a", "-", "cl100k_bass", "qwen4"])
 def test_unknown_names_are_an_error_that_lists_the_known_ones(typed):
     known = r"known are gpt2, cl100k, llama3, o200k, qwen2, qwen3\.5, superbpe, [^\n]*none[^\n]*write \(\?:[^\n]*$"
-    for refusing in (resolve, lambda pattern: pipeline.Tokenizer.from_merges([], pattern=pattern)):
+    for refusing in (resolve, lambda pattern: bpe_pipeline.Tokenizer.from_merges([], pattern=pattern)):
         with pytest.raises(PatternError, match=known):
             refusing(typed)
     assert compile_pattern(f"(?:{typed})").cut("ab") is not None
@@ -134,5 +134,7 @@ def test_train_like_takes_an_expression_that_looks_like_a_name(tmp_path):
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=258, initial_alphabet=alphabet, show_progress=False)
     steps = [pre_tokenizers.Split(Regex("abc"), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
-    ours = pipeline.train_like(trainer, pre_tokenizers.Sequence(steps), texts=["xabcx abc"], output=tmp_path / "run")
+    ours = bpe_pipeline.train_like(
+        trainer, pre_tokenizers.Sequence(steps), texts=["xabcx abc"], output=tmp_path / "run"
+    )
     assert ours.pattern.cut("xabcx") == ["x", "abc", "x"]

@@ -1,9 +1,9 @@
-"""One binary for several instruction sets: each cuts the same pieces, and a variable chooses one."""
+"""One binary for several instruction sets: each cuts the same pre-tokens, and a variable chooses one."""
 
 import pytest
 from command import refused, run_process, script
 
-from pipeline import _core
+from bpe_pipeline import _core
 
 
 def test_the_baseline_runs_everywhere_and_other_instructions_are_an_error() -> None:
@@ -17,7 +17,7 @@ def test_the_baseline_runs_everywhere_and_other_instructions_are_an_error() -> N
 @pytest.mark.parametrize(
     ("seed", "size"), [(1, 100_000), *(pytest.param(seed, 3_000_000, marks=pytest.mark.slow) for seed in range(2, 6))]
 )
-def test_every_instruction_set_cuts_the_same_pieces(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_instruction_set_cuts_the_same_pre_tokens(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prints the same digest (tests/support/cut_alike.py), having compared every text with the plain automaton."""
     digests = set()
     for name in _core.simd():

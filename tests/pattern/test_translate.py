@@ -9,10 +9,10 @@ import tiktoken
 from pattern_texts import texts
 from tokenizers import Regex, pre_tokenizers
 
-from pipeline.base.errors import ExportRefusedError
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import PRESETS
-from pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
+from bpe_pipeline.base.errors import ExportRefusedError
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import PRESETS
+from bpe_pipeline.pattern.translate import for_tiktoken, for_tokenizers, leaves_text
 
 OTHERS = [
     "gpt2+digits3",
@@ -35,11 +35,11 @@ OTHERS = [
 
 
 def by_tokenizers(expression, text):
-    return [piece for piece, _ in pre_tokenizers.Split(Regex(expression), "isolated").pre_tokenize_str(text)]
+    return [pre_token for pre_token, _ in pre_tokenizers.Split(Regex(expression), "isolated").pre_tokenize_str(text)]
 
 
 def by_tiktoken(expression, batch):
-    """The pieces of each text: every part of every text is a token, so a piece is one token whatever it is."""
+    """The pre-tokens of each text: every part of every text is a token, so a pre-token is one token whatever it is."""
     ranks = {bytes([value]): value for value in range(256)}
     for text in batch:
         for start in range(len(text)):
@@ -54,7 +54,7 @@ def test_tokenizers_and_tiktoken_cut_as_we_do(pattern):
     compiled = compile_pattern(pattern)
     split = pre_tokenizers.Split(Regex(for_tokenizers(compiled)), "isolated")
     for text in texts(8000, seed=6):
-        assert [piece for piece, _ in split.pre_tokenize_str(text)] == compiled.cut(text)
+        assert [pre_token for pre_token, _ in split.pre_tokenize_str(text)] == compiled.cut(text)
     for seed in range(7, 11):
         batch = texts(400, longest=10, seed=seed)
         assert by_tiktoken(for_tiktoken(compiled), batch) == [compiled.cut(text) for text in batch]

@@ -6,10 +6,10 @@ from make_unicode import ALL_CHARACTERS as CHARACTERS
 from make_unicode import matched_by_tiktoken as by_tiktoken
 from make_unicode import matched_by_tokenizers as by_tokenizers
 
-from pipeline.pattern import classes
-from pipeline.pattern.by_regex import differing_characters
-from pipeline.pattern.classes import CATEGORY_NAMES, LONG_NAMES, UNICODE_VERSION, fold_orbits
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern import classes
+from bpe_pipeline.pattern.by_regex import differing_characters
+from bpe_pipeline.pattern.classes import CATEGORY_NAMES, LONG_NAMES, UNICODE_VERSION, fold_orbits
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 
 def ours(name):

@@ -12,12 +12,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from benchmarks import __main__ as command
+from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, process, records, render, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import generated_text
-
-from benchmarks import __main__ as command
-from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, process, records, render, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIAL = "<|endoftext|>"
@@ -148,11 +147,16 @@ def test_figures_in_the_documentation_match_the_results() -> None:
 
 def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
     """A run with the cost of a known model."""
-    pieces, rows = 40 * size**0.6, size / 2**26 * 40 * min(size, 2**26) ** 0.6
-    merging = 0.1 + 9 * pieces / 1e8
+    pre_tokens, rows = 40 * size**0.6, size / 2**26 * 40 * min(size, 2**26) ** 0.6
+    merging = 0.1 + 9 * pre_tokens / 1e8
     stages = {"counting": 0.2 + size / 2e8, "combining": rows / 4e6, "merging": merging, "exporting": 0.2}
-    counts = {"different_pieces": pieces, "piece_bytes": 9 * pieces, "repeated_bytes": 4 * pieces, "stages": stages}
-    counts |= {"chunk_rows": rows, "chunk_counter_bytes": 7 * rows, "peak_memory_bytes": 60e6 + 90 * pieces}
+    counts = {
+        "different_pre_tokens": pre_tokens,
+        "pre_token_bytes": 9 * pre_tokens,
+        "repeated_bytes": 4 * pre_tokens,
+        "stages": stages,
+    }
+    counts |= {"chunk_rows": rows, "chunk_counter_bytes": 7 * rows, "peak_memory_bytes": 60e6 + 90 * pre_tokens}
     source = {"kind": "growth", "over": "corpus_bytes", "source": "b.txt", "corpus_bytes": size}
     return record(ours.NAME, round_, sum(stages.values()) + 0.1, **counts, **source) | other
 
@@ -173,7 +177,7 @@ def test_curves_take_medians_of_rounds() -> None:
 
 def test_the_cost_model_recovers_its_parameters_and_predicts_from_smaller_runs_only() -> None:
     model = cost.fit(RUNS)
-    assert model.pieces.exponent == pytest.approx(0.6)
+    assert model.pre_tokens.exponent == pytest.approx(0.6)
     assert model.row_bytes == pytest.approx(7)
     assert model.counting.each == pytest.approx(2 / 2e8)  # of one core; two were busy
     assert model.merging == cost.Line(pytest.approx(0.1), pytest.approx(1e-8))

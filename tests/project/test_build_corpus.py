@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from command import succeeded
 
-import pipeline
+import bpe_pipeline
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 JOINT = b"\n<|endoftext|>\n"
@@ -125,7 +125,7 @@ def test_every_text_of_debian_is_a_document_once(tmp_path: Path) -> None:
     rest = {*texts.values(), "read me\n"} - {*found}
     assert len(found) + len(rest) == 61
     assert 0 < len(rest) < 30  # in JSON Lines
-    tokenizer = pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
+    tokenizer = bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=300)
     assert "größe" in tokenizer.decode(tokenizer.encode("größe"))
     assert "61" in (tmp_path / "run" / "report.txt").read_text()
     archive(archives / "c.orig.tar.gz", {"c/copy.c": texts["src/0.c"].encode()})

@@ -17,10 +17,10 @@ from amount import FULL
 from ray_cluster import cluster_of
 from reference import GPT2_BYTES, train_reference
 
-import pipeline
-from pipeline import compat
-from pipeline.cli import all_commands
-from pipeline.pattern.compiler import compile_pattern
+import bpe_pipeline
+from bpe_pipeline import compat
+from bpe_pipeline.cli import all_commands
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
 README = Path("README.md")
@@ -124,7 +124,7 @@ def test_a_wrong_output_and_an_unknown_command_are_found(tmp_path: Path) -> None
 
 
 def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themselves_say() -> None:
-    named = [name for name in pipeline.__all__ if name != "__version__" and not name.endswith("Error")]
+    named = [name for name in bpe_pipeline.__all__ if name != "__version__" and not name.endswith("Error")]
     wanted = {f"commands/{name}": {f"options of {name}"} for name in all_commands()}
     wanted |= {"command": {"list of options"}, "patterns": {"list of patterns"}, "numbers": {"list of numbers"}}
     for name, marks in wanted.items():
@@ -167,7 +167,10 @@ def test_links_lead_to_files_and_headings() -> None:
 
 def test_paths_that_contributing_names_exist() -> None:
     for name in re.findall(r"`([\w./]+/(?:[\w.]+)?)`", (pages.HOME / "CONTRIBUTING.md").read_text(encoding="utf-8")):
-        homes = (pages.HOME / home / name for home in (".", "pipeline", "pipeline/native", "pipeline/tokenizer"))
+        homes = (
+            pages.HOME / home / name
+            for home in (".", "pipeline", "pipeline/bpe_pipeline", "pipeline/native", "pipeline/bpe_pipeline/tokenizer")
+        )
         assert name.startswith(("counts/0", "published/")) or any(home.exists() for home in homes), name
 
 
@@ -203,14 +206,14 @@ def test_figures_agree_with_the_code() -> None:
         cut = gpt2.find_provable_cut(text.encode(), start, len(text.encode()))
         special = text.find("<|endoftext|>")
         assert moved == (special if special > 0 else len(text.encode()[:cut].decode()))
-    drawn = figures.PIECES
+    drawn = figures.PRE_TOKENS
     token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
-    for left, right, _ in train_reference({piece.encode(): count for piece, count in drawn}, 3):
+    for left, right, _ in train_reference({pre_token.encode(): count for pre_token, count in drawn}, 3):
         token_bytes.append(token_bytes[left] + token_bytes[right])
-    tokens = [(tuple(piece), count) for piece, count in drawn]
+    tokens = [(tuple(pre_token), count) for pre_token, count in drawn]
     for rank in range(3):
         pair, _ = figures.best_pair(tokens)
-        tokens = [(figures.merged(piece, pair), count) for piece, count in tokens]
+        tokens = [(figures.merged(pre_token, pair), count) for pre_token, count in tokens]
         assert "".join(pair).encode() == token_bytes[256 + rank]
 
 

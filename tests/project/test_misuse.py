@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-import pipeline
-from pipeline import Tokenizer, compat
-from pipeline.base.errors import PipelineError
-from pipeline.compat import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer
-from pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
-from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
+import bpe_pipeline
+from bpe_pipeline import Tokenizer, compat
+from bpe_pipeline.base.errors import PipelineError
+from bpe_pipeline.compat import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer
+from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -23,7 +23,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("compare_plain keep_ids", ("yes", 0, 1)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     ("overwrite whole_characters", ("yes", 0, 1)),
-    ("bos eos whole_pieces", ()),
+    ("bos eos whole_pre_tokens", ()),
     ("enable_thinking", ("yes", 5, [])),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
     ("add min_count", (-1, "x", None, 1.5, [])),
@@ -99,7 +99,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "batch": [[1]],
     "blocks": ["low"],
     "bos": False,
-    "conversations": [pipeline.align_chat(ROW)],
+    "conversations": [bpe_pipeline.align_chat(ROW)],
     "counts": {"low": 1},
     "dialog": [MESSAGE],
     "directory": "saved",
@@ -165,14 +165,14 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         for write in [FORMATS[name].write for name in default_formats()]:
             write(tokenizer.model, Path("tokenizer"))
         Path("corpus.txt").write_text("low lower<|endoftext|>low")
-        pipeline.import_counts({"low": 5, "lower": 2}, output="run")
-        pipeline.train_from_counts({"low": 5, "lower": 2}, output="trained", vocab_size=258)
-        pipeline.encode_corpus("corpus.txt", tokenizer, "shards", workers=1)
+        bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="run")
+        bpe_pipeline.train_from_counts({"low": 5, "lower": 2}, output="trained", vocab_size=258)
+        bpe_pipeline.encode_corpus("corpus.txt", tokenizer, "shards", workers=1)
         Path("ranks").write_text(Path("tokenizer/tokenizer.tiktoken").read_text().rstrip("\n") + "\n")
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))
         llama = Llama3Tokenizer("ranks")
         same = {name: getattr(tokenizer, name) for name in ("vocabulary", "vocab", "model")} | {"tokenizer": chatty}
-        things = [getattr(pipeline, name) for name in pipeline.__all__ if name != "__version__"]
+        things = [getattr(bpe_pipeline, name) for name in bpe_pipeline.__all__ if name != "__version__"]
         things = [one for one in things if not (inspect.isclass(one) and issubclass(one, Exception))]
         things += [getattr(compat, name) for name in compat.__all__]
         subjects = [_subject(thing, **same) for thing in things]

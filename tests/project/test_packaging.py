@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 from command import succeeded
 
-import pipeline
-from pipeline import _core
+import bpe_pipeline
+from bpe_pipeline import _core
 
 HOME = Path(__file__).parents[2]
-PACKAGE = Path(pipeline.__file__).parent
+PACKAGE = Path(bpe_pipeline.__file__).parent
 
 
 def test_the_version_has_one_source() -> None:
-    assert metadata.version("bpe-pipeline") == pipeline.__version__
+    assert metadata.version("bpe-pipeline") == bpe_pipeline.__version__
     texts = [(HOME / name).read_text() for name in ("pyproject.toml", "CMakeLists.txt")]
     assert "version" in tomllib.loads(texts[0])["project"]["dynamic"]
-    assert not any(pipeline.__version__ in text for text in texts)
+    assert not any(bpe_pipeline.__version__ in text for text in texts)
 
 
 def test_an_installed_package_works_without_the_checkout() -> None:
@@ -45,7 +45,7 @@ def test_the_sdist_contains_all_versioned_files(tmp_path: Path, monkeypatch: pyt
     name = build.build_sdist(str(tmp_path))
     with tarfile.open(tmp_path / name) as archive:
         packed = {member.split("/", 1)[1] for member in archive.getnames()}
-    assert name == f"bpe_pipeline-{pipeline.__version__}.tar.gz"
+    assert name == f"bpe_pipeline-{bpe_pipeline.__version__}.tar.gz"
     kept = {path for path in listed if not path.startswith(".ci/")}
     assert kept - packed == set()
     assert [path for path in packed - kept if path.endswith((".so", ".o", ".parquet"))] == []
@@ -62,13 +62,20 @@ def test_the_stub_matches_the_built_module() -> None:
             assert not members or members == built, name
 
 
-def test_the_command_names_a_module_that_is_found_in_place_of_the_package(tmp_path: Path) -> None:
-    for content in ("", "raise ValueError", "raise SystemExit"):
-        (tmp_path / "pipeline.py").write_text(content)
-        start = f"import sys; sys.path[:0] = {[str(tmp_path), str(PACKAGE)]}; import bpe_pipeline; bpe_pipeline.main()"
-        done = subprocess.run([sys.executable, "-P", "-S", "-c", start], capture_output=True, text=True, check=True)
-        assert done.stderr.startswith(f"bpe-pipeline: error: `import pipeline` finds {tmp_path / 'pipeline.py'} here, ")
-        assert done.stderr.count("\n") == 1
+@pytest.mark.parametrize("name", ["pipeline.py", "pipeline/__init__.py"])
+def test_a_module_called_pipeline_of_the_user_changes_nothing(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("raise SystemExit('the module of the user')")
+    (tmp_path / "a.txt").write_text("low lower lowest")
+    scripts = Path(sys.executable).with_name("bpe-pipeline"), Path("train.py")
+    (tmp_path / scripts[1]).write_text("import bpe_pipeline; print(bpe_pipeline.count('a.txt', output='counted'))")
+    words = ["train", "a.txt", "--vocab-size", "260", "--quiet", "--output"]
+    for command in (
+        [scripts[0], *words, "a"],
+        [sys.executable, "-m", "bpe_pipeline", *words, "b"],
+        [sys.executable, scripts[1]],
+    ):
+        succeeded(subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False))
 
 
 @pytest.fixture
@@ -81,11 +88,11 @@ def clone(tmp_path: Path) -> Path:
     leave = shutil.ignore_patterns("*.so", "*.pyd", "_core.sha256", "__pycache__")
     shutil.copytree(HOME / "pipeline", tmp_path / "clone" / "pipeline", ignore=leave)
     site = tmp_path / "site"
-    information = site / f"bpe_pipeline-{pipeline.__version__}.dist-info"
-    for directory in (site / "pipeline", information):
+    information = site / f"bpe_pipeline-{bpe_pipeline.__version__}.dist-info"
+    for directory in (site / "bpe_pipeline", information):
         directory.mkdir(parents=True)
     for file in (built, stamp):
-        shutil.copy(file, site / "pipeline")
+        shutil.copy(file, site / "bpe_pipeline")
     version = metadata.version("bpe-pipeline")
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: bpe-pipeline\nVersion: {version}\n")
     return tmp_path / "clone"
@@ -94,20 +101,20 @@ def clone(tmp_path: Path) -> Path:
 def imported(clone: Path, script: str) -> subprocess.CompletedProcess[str]:
     site = clone.parent / "site"
     others = [path for path in sys.path if path.endswith("site-packages")] if site.exists() else []
-    command = [sys.executable, "-S", "-s", "-c", f"import pipeline; {script}"]  # without an editable install's hook
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *others])}
+    command = [sys.executable, "-S", "-s", "-c", f"import bpe_pipeline; {script}"]  # without an editable install's hook
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(clone / "pipeline"), str(site), *others])}
     return subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_a_clone_trains_with_the_installed_core_also_where_another_module_has_its_name(clone: Path) -> None:
     (clone / "other").mkdir()
-    (clone / "other" / "pipeline.py").touch()
+    (clone / "other" / "bpe_pipeline.py").touch()
     (clone / "other" / "a.txt").write_text("low lower")
     trained = "import os; os.chdir('other'); "
-    trained += "print(len(pipeline.train('a.txt', output='run', vocab_size=258, workers=1)))"
-    done = succeeded(imported(clone, f"{trained}; print(pipeline.__file__); print(pipeline._core.__file__)"))
+    trained += "print(len(bpe_pipeline.train('a.txt', output='run', vocab_size=258, workers=1)))"
+    done = succeeded(imported(clone, f"{trained}; print(bpe_pipeline.__file__); print(bpe_pipeline._core.__file__)"))
     size, package, core = done.stdout.splitlines()
-    assert (size, Path(package)) == ("258", clone / "pipeline" / "__init__.py")
+    assert (size, Path(package)) == ("258", clone / "pipeline" / "bpe_pipeline" / "__init__.py")
     assert Path(core).is_relative_to(clone.parent / "site")
 
 
@@ -117,10 +124,10 @@ def test_another_core_is_not_used(clone: Path, change: str) -> None:
         with next((clone / "pipeline" / "native").glob("*/*.cpp")).open("a") as source:
             source.write("\n// changed\n")
     elif change == "version":
-        init = clone / "pipeline" / "__init__.py"
-        init.write_text(init.read_text().replace(f'"{pipeline.__version__}"', '"99.0"'))
+        init = clone / "pipeline" / "bpe_pipeline" / "__init__.py"
+        init.write_text(init.read_text().replace(f'"{bpe_pipeline.__version__}"', '"99.0"'))
     else:
         shutil.rmtree(clone.parent / "site")
-    done = imported(clone, "pipeline.Tokenizer")
+    done = imported(clone, "bpe_pipeline.Tokenizer")
     assert done.returncode == 1
     assert "install the package with `pip install .`" in done.stderr

@@ -13,18 +13,18 @@ from typing import Any, get_type_hints
 import pytest
 from interface import source
 
-import pipeline
-from pipeline import compat
-from pipeline.base import errors as base_errors
-from pipeline.base.errors import PipelineError
-from pipeline.reports.result import Result
-from pipeline.run.keywords import keywords_of
-from pipeline.run.options import RECORDS
-from pipeline.run.record import records_of
-from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
+import bpe_pipeline
+from bpe_pipeline import compat
+from bpe_pipeline.base import errors as base_errors
+from bpe_pipeline.base.errors import PipelineError
+from bpe_pipeline.reports.result import Result
+from bpe_pipeline.run.keywords import keywords_of
+from bpe_pipeline.run.options import RECORDS
+from bpe_pipeline.run.record import records_of
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 ERRORS = {name for name, one in vars(base_errors).items() if inspect.isclass(one) and issubclass(one, Exception)}
-THINGS = {name: getattr(pipeline, name) for name in pipeline.__all__ if name not in {*ERRORS, "__version__"}}
+THINGS = {name: getattr(bpe_pipeline, name) for name in bpe_pipeline.__all__ if name not in {*ERRORS, "__version__"}}
 THINGS |= {name: getattr(compat, name) for name in compat.__all__}
 NAMES = sorted(THINGS)
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
@@ -44,25 +44,25 @@ FUNCTIONS = [found for name in NAMES for found in _functions(name)]
 
 
 def test_public_names_are_listed_and_typed() -> None:
-    assert sorted(pipeline.__all__) == dir(pipeline)
-    stub = Path(pipeline.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    assert sorted(bpe_pipeline.__all__) == dir(bpe_pipeline)
+    stub = Path(bpe_pipeline.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
     assert stub == source(), "python tests/support/interface.py"
-    assert get_type_hints(pipeline.train)["return"] is pipeline.Tokenizer
-    assert {*pipeline.__all__} >= {name for name in ERRORS if issubclass(getattr(base_errors, name), PipelineError)}
+    assert get_type_hints(bpe_pipeline.train)["return"] is bpe_pipeline.Tokenizer
+    assert {*bpe_pipeline.__all__} >= {name for name in ERRORS if issubclass(getattr(base_errors, name), PipelineError)}
 
 
-def test_a_star_imports_what_guests_bring_too() -> None:
+def test_a_star_imports_what_extensions_bring_too() -> None:
     names: dict[str, Any] = {}
-    exec("from pipeline import *", names)
+    exec("from bpe_pipeline import *", names)
     assert {"train", "extend", "encode_chat", "sweep"} <= names.keys()
 
 
 def test_no_module_replaces_a_public_name_when_it_is_imported() -> None:
-    public = {name: getattr(pipeline, name) for name in pipeline.__all__}
-    for found in pkgutil.walk_packages(pipeline.__path__, "pipeline."):
-        if found.name != "pipeline.__main__":  # starts the command
+    public = {name: getattr(bpe_pipeline, name) for name in bpe_pipeline.__all__}
+    for found in pkgutil.walk_packages(bpe_pipeline.__path__, "bpe_pipeline."):
+        if found.name != "bpe_pipeline.__main__":  # starts the command
             import_module(found.name)  # which would take the place of a function of its name
-    assert {name: getattr(pipeline, name) for name in pipeline.__all__} == public
+    assert {name: getattr(bpe_pipeline, name) for name in bpe_pipeline.__all__} == public
 
 
 def test_results_are_shown_as_text() -> None:
@@ -106,7 +106,7 @@ def test_arguments_and_result_of_a_public_function_are_described(place: str, fun
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files that examples name, in the working directory: the tokenizer of the example of `Tokenizer`, a corpus."""
     monkeypatch.chdir(tmp_path)
-    tokenizer = pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")], ["<|endoftext|>"])
+    tokenizer = bpe_pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")], ["<|endoftext|>"])
     for name in default_formats():
         FORMATS[name].write(tokenizer.model, Path("my-tokenizer"))
     lines = [b"%b %d\n" % (base64.b64encode(token), rank) for rank, token in tokenizer.vocab.items()][:-1]
@@ -120,7 +120,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_of_a_public_name_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The example of a class comes first; those of its methods use its names."""
-    known: dict[str, Any] = {"pipeline": pipeline, "tokenizer": pipeline.Tokenizer.load("my-tokenizer")}
+    known: dict[str, Any] = {"bpe_pipeline": bpe_pipeline, "tokenizer": bpe_pipeline.Tokenizer.load("my-tokenizer")}
     for place, function in _functions(name):
         test = doctest.DocTestParser().get_doctest(inspect.getdoc(function) or "", known, place, None, None)
         assert test.examples, f"{place} has no example"

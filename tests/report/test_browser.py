@@ -10,14 +10,14 @@ import pytest
 from browser import COLLISIONS, too_low_contrasts, wait_for
 from peers import generated_text
 
-import pipeline
-from pipeline.guests.chat.lengths import Conversations
-from pipeline.guests.chat.page import ChatReport
-from pipeline.guests.inspect.explain import page
-from pipeline.guests.sweep import page as sweep_page
-from pipeline.guests.sweep.rule import ForModel, recommend
-from pipeline.guests.sweep.sweep_worker import Measured, Point
-from pipeline.reports.page import plotly_script
+import bpe_pipeline
+from bpe_pipeline.extensions.chat.lengths import Conversations
+from bpe_pipeline.extensions.chat.page import ChatReport
+from bpe_pipeline.extensions.inspect.explain import page
+from bpe_pipeline.extensions.sweep import page as sweep_page
+from bpe_pipeline.extensions.sweep.rule import ForModel, recommend
+from bpe_pipeline.extensions.sweep.sweep_worker import Measured, Point
+from bpe_pipeline.reports.page import plotly_script
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -67,9 +67,9 @@ def _of_rows(_: Path) -> str:
 
 
 def _of_a_text(_: Path) -> str:
-    tokenizer = pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
+    tokenizer = bpe_pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
     text = f"the low <|endoftext|> {HOSTILE} {'long' * 60} привет 東京 \x00\t\n {generated_text(2, 20)}"
-    return page(pipeline.explain(text, tokenizer), "runs/a")
+    return page(bpe_pipeline.explain(text, tokenizer), "runs/a")
 
 
 @contextmanager
@@ -159,7 +159,7 @@ def require_reachable(view: Any) -> None:
 
 def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any) -> None:
     assert _of_a_run(reported)
-    tokens = pipeline.load(reported).vocab.values()
+    tokens = bpe_pipeline.load(reported).vocab.values()
     with opened(browser, reported / "report.html") as view:
         wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
         assert view.inner_text("label[for=search]").startswith("Search all 350 tokens")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from command import refused, run, succeeded
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError
-from pipeline.reports.compared import cached, cached_or_reference, load_compared
-from pipeline.reports.measure import source_names
-from pipeline.reports.numbers import REFERENCES
-from pipeline.reports.record import MeasuredTokenizer, bytes_lost
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.reports.compared import cached, cached_or_reference, load_compared
+from bpe_pipeline.reports.measure import source_names
+from bpe_pipeline.reports.numbers import REFERENCES
+from bpe_pipeline.reports.record import MeasuredTokenizer, bytes_lost
 
 
 def test_cached_name_is_compared_and_others_are_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
@@ -126,7 +126,7 @@ def test_a_tokenizer_gets_no_credit_for_lost_white_space(tmp_path: Path, monkeyp
     (tmp_path / "a.txt").write_text(text)
     options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
     succeeded(run("train", tmp_path / "a.txt", *options))
-    monkeypatch.setattr("pipeline.commands.report_again.load_compared", _load_lossy)
+    monkeypatch.setattr("bpe_pipeline.commands.report_again.load_compared", _load_lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
     found = [(one["whole"]["numbers"]["lost"], one["whole"]["numbers"]["bytes_per_token"]) for one in (own, other)]

@@ -14,18 +14,18 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline import Tokenizer
-from pipeline.merges import merge_list
-from pipeline.merges.merge_list import MergeList
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.reports import formulas, measure, tokens
-from pipeline.reports.numbers import REFERENCES, SENTENCES, MergeNumbers, SizePoint
-from pipeline.reports.numbers_worker import logarithmic, merge_numbers
-from pipeline.reports.record import MeasuredTokenizer
-from pipeline.reports.tokens import Variants
-from pipeline.reports.verdict import recommended_size
-from pipeline.run import manifest
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.merges import merge_list
+from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.reports import formulas, measure, tokens
+from bpe_pipeline.reports.numbers import REFERENCES, SENTENCES, MergeNumbers, SizePoint
+from bpe_pipeline.reports.numbers_worker import logarithmic, merge_numbers
+from bpe_pipeline.reports.record import MeasuredTokenizer
+from bpe_pipeline.reports.tokens import Variants
+from bpe_pipeline.reports.verdict import recommended_size
+from bpe_pipeline.run import manifest
 
 Learned = tuple[str, MergeList, dict[int, Tokenizer]]
 
@@ -36,7 +36,7 @@ def learned(tmp_path_factory: pytest.TempPathFactory) -> Learned:
     home = tmp_path_factory.mktemp("learned")
     text = peers.generated_text(5, 6000) + "aaaa aaaaaaa " * 9
     (home / "a.txt").write_text(text)
-    pipeline.train([home / "a.txt"], output=home / "run", vocab_size=[420, 300, 256 + 1 + 44])
+    bpe_pipeline.train([home / "a.txt"], output=home / "run", vocab_size=[420, 300, 256 + 1 + 44])
     run = manifest.require(home / "run")
     merges = merge_list.load(run.merges_path, run.manifest.merge_fingerprint())
     assert merges is not None

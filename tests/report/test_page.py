@@ -13,10 +13,10 @@ import object_store
 import pytest
 from command import refused, run, succeeded
 
-import pipeline
-from pipeline.reports import page
-from pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
-from pipeline.reports.plots import page_figures
+import bpe_pipeline
+from bpe_pipeline.reports import page
+from bpe_pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
+from bpe_pipeline.reports.plots import page_figures
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +79,7 @@ def test_report_json_has_the_documented_keys_and_report_txt_the_tables(reported:
 
 def test_numbers_match_the_tokenizer(reported: Path) -> None:
     numbers = numbers_of(reported)
-    tokenizer = pipeline.Tokenizer.load(reported / "tokenizer")
+    tokenizer = bpe_pipeline.Tokenizer.load(reported / "tokenizer")
     assert numbers["tokenizers"] == [["this tokenizer", 350]]
     assert numbers["vocabulary"]["tokens"] == len(tokenizer.vocabulary.tokens)
     assert numbers["vocabulary"]["groups"]["unreachable"]["count"] == 0
@@ -106,7 +106,7 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
 def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: Path) -> None:
     unseen = tmp_path / "unseen.txt"
     unseen.write_text("lower lowest unseen words\n" * 50)
-    other = pipeline.train([unseen], output=tmp_path / "other", vocab_size=270)
+    other = bpe_pipeline.train([unseen], output=tmp_path / "other", vocab_size=270)
     before = json.loads((copied / "report.json").read_text())
     arguments = ["--held-out", unseen, "--compare", tmp_path / "other", copied, "--hidden-size", 64]
     assert str(copied / "report.txt") in succeeded(run("report", copied, *arguments)).stdout
@@ -140,7 +140,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
 
 
 def test_the_tokenizer_has_the_name_that_it_is_given(copied: Path, tmp_path: Path) -> None:
-    made = pipeline.report(copied, name="ours", output=tmp_path / "page.html")
+    made = bpe_pipeline.report(copied, name="ours", output=tmp_path / "page.html")
     assert numbers_of(tmp_path, "page.json")["tokenizers"] == [["ours", 350]]
     assert page_figures(made.numbers)[0].series[0].name == "ours, training corpus"
     assert json.loads((tmp_path / "page.json").read_text())["made_by"][-2:] == ["--name", "ours"]
@@ -156,7 +156,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     parallel, figures = [f"{name}={tmp_path}/dev.{name}" for name in texts], tmp_path / "figures"
     words = ["--held-out", *parallel, "--compare", f"a $label$={copied}", "--figures", figures]
     succeeded(run("report", copied, *words))
-    sample, tokenizer = numbers_of(copied)["sample"], pipeline.load(copied)
+    sample, tokenizer = numbers_of(copied)["sample"], bpe_pipeline.load(copied)
     assert sample["parallel"] == list(texts)
     tokens = {name: sum(map(len, map(tokenizer.encode_ordinary, text.splitlines()))) for name, text in texts.items()}
     assert sample["tokenizers"][0]["costs"] == {name: count / 9 for name, count in tokens.items()}
@@ -173,7 +173,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert "is not empty" in refused(run("report", copied, *words), 1)
     succeeded(run("report", copied, *words, "--overwrite"))
     assert {path.name: path.read_bytes() for path in figures.iterdir()} == drawn
-    shown = pipeline.report(copied, held_out=parallel)._repr_html_()
+    shown = bpe_pipeline.report(copied, held_out=parallel)._repr_html_()
     assert "<h3>Verdict</h3>" in shown
     assert shown.count("data:image/svg+xml") == 6
     assert "a label twice" in refused(run("report", copied, "--compare", f"x={copied}", f"x={copied}"), 2)
@@ -183,16 +183,16 @@ def test_languages_without_the_same_text_cost_tokens_a_character(copied: Path, t
     texts = {"sw": "lower lower привет\n" * 9, "en": "the low lower\n" * 8}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    sample = pipeline.report(copied, held_out=[f"{name}={tmp_path / name}" for name in texts]).numbers.sample
+    sample = bpe_pipeline.report(copied, held_out=[f"{name}={tmp_path / name}" for name in texts]).numbers.sample
     assert sample.parallel == ()
     assert "Their lines differ (sw 9, en 8): they are no translations of each other." in sample.description
-    encode, measured = pipeline.load(copied).encode_ordinary, sample.tokenizers[0]
+    encode, measured = bpe_pipeline.load(copied).encode_ordinary, sample.tokenizers[0]
     lines = {name: text.splitlines()[0] for name, text in texts.items()}
     assert measured.costs == pytest.approx({name: len(encode(line)) / len(line) for name, line in lines.items()})
     assert measured.languages["worst"] == pytest.approx(max(measured.costs.values()) / measured.costs["en"])
     (tmp_path / "empty").write_text("\n\n")
     named = [f"{name}={tmp_path / name}" for name in ("en", "empty")]
-    [measured] = pipeline.report(copied, held_out=named).numbers.sample.tokenizers
+    [measured] = bpe_pipeline.report(copied, held_out=named).numbers.sample.tokenizers
     assert (measured.costs["empty"], measured.languages["worst"]) == (0, 1)
 
 
@@ -201,11 +201,11 @@ def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_p
     for path in runs:
         text = path.with_suffix(".txt")
         text.write_text(f"{small.read_text()} {path.name}")
-        pipeline.count(text, output=path)
-    combined = pipeline.combine_runs(runs, output=tmp_path / "both")
-    pipeline.merge_run(combined, vocab_size=262)
+        bpe_pipeline.count(text, output=path)
+    combined = bpe_pipeline.combine_runs(runs, output=tmp_path / "both")
+    bpe_pipeline.merge_run(combined, vocab_size=262)
     for names in ({"one", "two"}, {"two"}):
-        sources = pipeline.report(combined).numbers.sample.tokenizers[0].sources
+        sources = bpe_pipeline.report(combined).numbers.sample.tokenizers[0].sources
         assert {source.name for source in sources} == names
         shutil.rmtree(runs[0], ignore_errors=True)
 
@@ -224,8 +224,8 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         sample = numbers_of(tmp_path, f"{number}.json")["sample"]
         assert sample["held_out"] is False
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
-    counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
-    pipeline.merge_run(counted, vocab_size=257)
+    counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
+    bpe_pipeline.merge_run(counted, vocab_size=257)
     succeeded(run("report", counted, "--held-out", unseen))
     assert "257 has no merges: every byte is a token" in (counted / "report.txt").read_text()
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]
@@ -271,7 +271,7 @@ def test_a_report_and_a_card_are_of_the_named_tokenizer(tmp_path: Path, monkeypa
     succeeded(run("merge", run_directory, *padded))
     for named, home in ((".", "tokenizer"), ("tokenizer-310", "tokenizer-310"), ("tokenizer", "tokenizer")):
         succeeded(run("report", run_directory / named))
-        tokenizer = pipeline.load(run_directory / home)
+        tokenizer = bpe_pipeline.load(run_directory / home)
         size = len(tokenizer)
         document, numbers = json.loads((run_directory / "report.json").read_text()), numbers_of(run_directory)
         assert numbers["tokenizers"][0][1] == document["vocabulary"]["vocab_size"] == size
@@ -325,16 +325,16 @@ def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -
     broken = ("choose", lambda *_: 1 / 0, "ZeroDivisionError")
     for name, replacement, said in (broken, ("shortage_of", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB")):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(f"pipeline.commands.report.{name}", replacement)
+            patch.setattr(f"bpe_pipeline.commands.report.{name}", replacement)
             result = succeeded(run("train", small, "--output", tmp_path / name, "--vocab-size", 270))
         assert f"no numbers in the report: {said}" in result.stderr
         assert numbers_of(tmp_path / name) is None
-        assert pipeline.load(tmp_path / name).vocab_size <= 270
+        assert bpe_pipeline.load(tmp_path / name).vocab_size <= 270
 
 
 def test_less_of_a_report_without_plotly_or_by_the_environment(small: Path, monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setattr(page, "plotly_script", lambda: None)
-    pipeline.train(small, output=tmp_path / "run", vocab_size=260)
+    bpe_pipeline.train(small, output=tmp_path / "run", vocab_size=260)
     assert not (tmp_path / "run" / "report.html").exists()
     hint = "pip install 'bpe-pipeline[report]'"
     named = json.loads((tmp_path / "run" / "report.json").read_text())["report"]
@@ -346,13 +346,13 @@ def test_less_of_a_report_without_plotly_or_by_the_environment(small: Path, monk
     monkeypatch.undo()
     for extent, numbers in (("text", True), ("none", False)):
         monkeypatch.setenv("BPE_PIPELINE_REPORT", extent)
-        pipeline.train(small, output=tmp_path / extent, vocab_size=260)
+        bpe_pipeline.train(small, output=tmp_path / extent, vocab_size=260)
         assert not (tmp_path / extent / "report.html").exists()
         assert (numbers_of(tmp_path / extent) is not None) == numbers
 
 
 def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, small: Path) -> None:
-    pipeline.train(small, output=store.uri("runs/a"), vocab_size=262)
+    bpe_pipeline.train(small, output=store.uri("runs/a"), vocab_size=262)
     first = json.loads(store.get("runs/a/report.json"))["numbers"]
     assert b"</html>" in store.get("runs/a/report.html")
     succeeded(run("report", store.uri("runs/a"), "--compare", store.uri("runs/a")))
@@ -372,7 +372,7 @@ def test_markup_escapes_texts() -> None:
 def test_missing_text_of_the_sample_is_a_warning(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "plotly_script", lambda: None)
     corpus = [small, Path(shutil.copy(small, tmp_path / "b.txt"))]
-    pipeline.train(corpus, output=tmp_path / "run", vocab_size=260)
+    bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=260)
     for gone, missing in ((None, []), (small, ["a part of its sample: 1 of 2"]), (corpus[1], ["the sample: 2 of 2"])):
         if gone:
             gone.unlink()

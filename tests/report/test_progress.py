@@ -11,9 +11,9 @@ import pytest
 from command import run, succeeded
 from terminal import output_on_a_terminal, screens
 
-import pipeline
-from pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
-from pipeline.reports import progress
+import bpe_pipeline
+from bpe_pipeline.base.events import Advanced, Notice, StageEnded, StageStarted
+from bpe_pipeline.reports import progress
 
 COMPLETE = "_BPE_PIPELINE_COMPLETE"
 
@@ -171,7 +171,7 @@ def test_shell_completion() -> None:
 
 def test_python_shows_a_bar_on_a_terminal_and_warnings_as_warnings(corpus: Path, tmp_path: Path) -> None:
     keywords = f"output={str(tmp_path / 'run')!r}, vocab_size=90_000, workers=1, progress=True"
-    script = f"import pipeline; tokenizer = pipeline.train({str(corpus / 'a.txt')!r}, {keywords})"
+    script = f"import bpe_pipeline; tokenizer = bpe_pipeline.train({str(corpus / 'a.txt')!r}, {keywords})"
     shown = output_on_a_terminal([script], corpus, ["-c"])
     assert "━".encode() in shown
     assert b"counting" in shown
@@ -181,13 +181,13 @@ def test_python_shows_a_bar_on_a_terminal_and_warnings_as_warnings(corpus: Path,
 
 def test_python_shows_lines_in_a_pipe_if_asked(corpus: Path, tmp_path: Path, capfd: Any) -> None:
     for shown in (False, True):
-        pipeline.train(corpus / "a.txt", output=tmp_path / str(shown), vocab_size=300, workers=1, progress=shown)
+        bpe_pipeline.train(corpus / "a.txt", output=tmp_path / str(shown), vocab_size=300, workers=1, progress=shown)
         error = capfd.readouterr().err
         found = "counting: " in error, "\nvocabulary       300 tokens" in error, error != ""
         assert found == (shown, shown, shown)
         made = tmp_path / str(shown) / "tokenizer"
-        for tokenizer in (made, pipeline.load(made)):
-            pipeline.encode_corpus(corpus / "a.txt", tokenizer, tmp_path / f"shards-{shown}", progress=shown)
+        for tokenizer in (made, bpe_pipeline.load(made)):
+            bpe_pipeline.encode_corpus(corpus / "a.txt", tokenizer, tmp_path / f"shards-{shown}", progress=shown)
             error = capfd.readouterr().err
             assert bool(re.search(r"\ntokens +\d", error)) == shown
             assert ("\nnext " in error) == (shown and tokenizer == made)
@@ -197,7 +197,7 @@ def test_a_notebook_shows_a_bar(corpus: Path, tmp_path: Path) -> None:
     modules = ("nbformat", "nbclient", "ipykernel", "ipywidgets")
     nbformat, nbclient, *_ = (pytest.importorskip(name, reason=f"needs {name}") for name in modules)
     options = f"output={str(tmp_path / 'run')!r}, vocab_size=90_000, progress=True"
-    code = f"import pipeline\npipeline.train({str(corpus / 'a.txt')!r}, {options})"
+    code = f"import bpe_pipeline\npipeline.train({str(corpus / 'a.txt')!r}, {options})"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     shown = str(notebook)

@@ -1,17 +1,17 @@
-"""A guest adds a section to the report of a run: every way in which a report is shown has it."""
+"""An extension adds a section to the report of a run: every way in which a report is shown has it."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-import pipeline
-from pipeline.reports.figure import Axis, Figure, Series
-from pipeline.reports.parts import Table
-from pipeline.reports.result import Advice
-from pipeline.reports.summary import Section
-from pipeline.reports.verdict import WHO_PAYS
-from pipeline.run.guests import Guest
+import bpe_pipeline
+from bpe_pipeline.reports.figure import Axis, Figure, Series
+from bpe_pipeline.reports.parts import Table
+from bpe_pipeline.reports.result import Advice
+from bpe_pipeline.reports.summary import Section
+from bpe_pipeline.reports.verdict import WHO_PAYS
+from bpe_pipeline.run.extensions import Extension
 
 SECTION = Section(
     rows=(("moon", "full"), ("tide", "high")),
@@ -26,11 +26,11 @@ SECTION = Section(
 @pytest.fixture
 def run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run whose report has the section."""
-    guest = Guest(report_section=lambda *_: SECTION)
-    monkeypatch.setattr("pipeline.run.guests.guests", lambda: (guest,))
+    extension = Extension(report_section=lambda *_: SECTION)
+    monkeypatch.setattr("bpe_pipeline.run.extensions.extensions", lambda: (extension,))
     monkeypatch.setenv("BPE_PIPELINE_REPORT", "text")
     with pytest.warns(UserWarning, match="the moon is full"):
-        pipeline.train(text, output=tmp_path / "run", vocab_size=300)
+        bpe_pipeline.train(text, output=tmp_path / "run", vocab_size=300)
     return tmp_path / "run"
 
 
@@ -46,14 +46,14 @@ def test_json_has_its_numbers(run: Path) -> None:
 
 
 def test_a_report_that_is_made_again_keeps_it(run: Path) -> None:
-    pipeline.report(run)
+    bpe_pipeline.report(run)
     test_text_has_its_facts_its_tables_and_its_answers(run)
 
 
 def test_held_out_text_in_several_languages_says_who_pays(run: Path, tmp_path: Path) -> None:
     for language, words in (("en", "slow lower"), ("sw", "newest widest")):
         (tmp_path / f"{language}.txt").write_text(words)
-    pipeline.report(run, held_out=[f"{language}={tmp_path / language}.txt" for language in ("en", "sw")])
+    bpe_pipeline.report(run, held_out=[f"{language}={tmp_path / language}.txt" for language in ("en", "sw")])
     shown = (run / "report.txt").read_text()
     assert "the sea" not in shown
     assert "Is it night" in shown

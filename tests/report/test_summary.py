@@ -9,17 +9,17 @@ import peers
 import pytest
 from command import run, succeeded
 
-import pipeline
-from pipeline.reports.encoding import EncodingSummary
-from pipeline.reports.parts import Rows, Table, as_text
-from pipeline.reports.result import plain
-from pipeline.reports.summary import Report
-from pipeline.shards.encoded_corpus import EncodedCorpus
+import bpe_pipeline
+from bpe_pipeline.reports.encoding import EncodingSummary
+from bpe_pipeline.reports.parts import Rows, Table, as_text
+from bpe_pipeline.reports.result import plain
+from bpe_pipeline.reports.summary import Report
+from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 
 
 @pytest.fixture
 def encoded(text: Path, trained: Path, tmp_path: Path) -> EncodedCorpus:
-    return pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "encoded")
+    return bpe_pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "encoded")
 
 
 def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
     (tmp_path / "b.jsonl").write_text('{"text": "low"}\nnot json\n{"body": "lower"}\n')
     (tmp_path / "empty.txt").touch()
     words = ["train", "a.txt", "b.jsonl", "empty.txt", "--output", "run", "--vocab-size", "400,350,9000"]
-    odd = ["--pattern", r"(?:(?<=\s)\p{L}+|.|\s)", "--min-piece-count", 3, "--max-piece-bytes", 8]
+    odd = ["--pattern", r"(?:(?<=\s)\p{L}+|.|\s)", "--min-pre-token-count", 3, "--max-pre-token-bytes", 8]
     result = succeeded(run(*words, *odd, cwd=tmp_path))
     lines = ["corpus", "skipped/altered", "vocabulary", "bytes per token", "time", "tokenizer", "report", "next"]
     assert [line.split("  ")[0] for line in result.stdout.splitlines()] == lines
@@ -77,7 +77,7 @@ def test_summary_of_packed_rows_says_how_to_keep_documents_apart(encoded: Encode
 
 def test_a_report_is_read_as_it_was_stored_and_shown_again(text: Path, tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"text": "low"}\nnot json\n')
-    pipeline.train([text, tmp_path / "b.jsonl"], output=tmp_path / "run", vocab_size=[300, 280])
+    bpe_pipeline.train([text, tmp_path / "b.jsonl"], output=tmp_path / "run", vocab_size=[300, 280])
     document = json.loads((tmp_path / "run" / "report.json").read_text())
     report = Report.from_json(document)
     assert report.to_json() == document | {"numbers": plain(report.numbers)}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import tokeval
 
-from pipeline.reports.compared import load_compared
-from pipeline.reports.formulas import number_cuts
-from pipeline.reports.measure import SampleText, TokenizerMeasures, measure
-from pipeline.reports.record import MarkedText, record_of
+from bpe_pipeline.reports.compared import load_compared
+from bpe_pipeline.reports.formulas import number_cuts
+from bpe_pipeline.reports.measure import SampleText, TokenizerMeasures, measure
+from bpe_pipeline.reports.record import MarkedText, record_of
 
 Values = dict[str, dict[str, dict[str, float]]]
 NEAR = 1e-6

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from command import run, succeeded
 
-import pipeline
-from pipeline.guests.adapt.savings import Saving
-from pipeline.reports.numbers import SENTENCES
-from pipeline.reports.verdict import SKIPPED, _against, recommended_size, rewritten, sentences_of_corpus, verdict
+import bpe_pipeline
+from bpe_pipeline.extensions.adapt.savings import Saving
+from bpe_pipeline.reports.numbers import SENTENCES
+from bpe_pipeline.reports.verdict import SKIPPED, _against, recommended_size, rewritten, sentences_of_corpus, verdict
 
 LATIN = {"English", "German", "Spanish", "Turkish", "Vietnamese"}
 
 
 def _verdict(home: Path) -> dict[str, str]:
-    return dict(verdict(pipeline.report(home).numbers, ()))
+    return dict(verdict(bpe_pipeline.report(home).numbers, ()))
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_only_languages_in_whose_scripts_the_corpus_is_are_named(
     text, size = " ".join(random.Random(1).choices(words, k=20_000)), 100_000
     more = (SENTENCES[language] + "\n") * int(size * share / len(SENTENCES[language]) + 1)
     (tmp_path / "a.txt").write_text(text[:size] + "\n" + (more if share > 0.001 else more[:3] * (share > 0)))
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=400)
-    numbers = pipeline.report(tmp_path / "run").numbers
+    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=400)
+    numbers = bpe_pipeline.report(tmp_path / "run").numbers
     assert {one.language for one in sentences_of_corpus(numbers)} - {"Python", "Emoji and numbers"} == LATIN | named
     found = dict(verdict(numbers, ()))
     absent = set(SENTENCES) - LATIN - named - {"Python", "Emoji and numbers"}
@@ -48,7 +48,7 @@ def test_only_languages_in_whose_scripts_the_corpus_is_are_named(
     assert f"{len(absent)} of the sentences are in scripts that this corpus lacks" in found["Who pays"]
     for name in ("en", "el"):
         (tmp_path / name).write_text(SENTENCES[{"en": "English", "el": "Greek"}[name]])
-    held = pipeline.report(tmp_path / "run", held_out=[f"en={tmp_path}/en", f"el={tmp_path}/el"]).numbers
+    held = bpe_pipeline.report(tmp_path / "run", held_out=[f"en={tmp_path}/en", f"el={tmp_path}/el"]).numbers
     assert "the tokens of en for the same held-out text" in dict(verdict(held, ()))["Who pays"]
 
 
@@ -62,12 +62,12 @@ def _write(home: Path, files: dict[str, str]) -> list[Path]:
 def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_form(tmp_path: Path) -> None:
     decomposed = [unicodedata.normalize("NFD", one) for one in (*SENTENCES.values(), "cafe\u0301 au lait ") * 9]
     a, b = ("<|endoftext|>".join(decomposed[at::2]) for at in (0, 1))
-    pieces = a.split("<|endoftext|>")
+    pre_tokens = a.split("<|endoftext|>")
     layouts = [
         {"a.txt": a, "b.txt": b},
         {"b.txt": b, "a.txt": a},
         {"deep/in/x.log": b, "y": a},
-        {**{f"{number:02}.txt": piece for number, piece in enumerate(pieces)}, "b.txt": b},
+        {**{f"{number:02}.txt": pre_token for number, pre_token in enumerate(pre_tokens)}, "b.txt": b},
         {"both.txt": f"{b}<|endoftext|>{a}"},
         {name: unicodedata.normalize("NFC", text) for name, text in (("a.txt", a), ("b.txt", b))},
     ]
@@ -76,8 +76,8 @@ def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_fo
         files = _write(tmp_path / f"corpus-{index}", layout)
         home = tmp_path / f"run-{index}"
         weights = [7] * 2 if len(files) == 2 else None
-        pipeline.train(files, output=home, vocab_size=600, normalize="nfc", weights=weights)
-        numbers = pipeline.report(home).numbers
+        bpe_pipeline.train(files, output=home, vocab_size=600, normalize="nfc", weights=weights)
+        numbers = bpe_pipeline.report(home).numbers
         rows = dict(verdict(numbers, ()))
         assert ("NFC rewrites" in rows.pop(SKIPPED)) == (layout != layouts[-1])
         found.append((rows, recommended_size(numbers.merged, 600)))
@@ -85,11 +85,11 @@ def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_fo
 
 
 def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> None:
-    pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
+    bpe_pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
     assert "o200k, 200k tokens" in _verdict(trained)["How short"]
-    pipeline.report(trained, compare=tmp_path / "smaller")
+    bpe_pipeline.report(trained, compare=tmp_path / "smaller")
     card = (trained / "tokenizer/README.md").read_text()
-    size = pipeline.load(trained).vocab_size
+    size = bpe_pipeline.load(trained).vocab_size
     assert f"bytes per token on the training corpus, with {size} tokens; on the sample" in card
     assert "fewer tokens than smaller, 300 tokens" in card
 
@@ -103,17 +103,17 @@ def test_a_difference_of_few_tokens_is_not_none() -> None:
 
 def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
     counts = {"low": 9, "lower": 9, "newest": 5, "widest": 4}
-    home = pipeline.import_counts(counts, output=tmp_path / "run")
-    pipeline.merge_run(home, vocab_size=270)
+    home = bpe_pipeline.import_counts(counts, output=tmp_path / "run")
+    bpe_pipeline.merge_run(home, vocab_size=270)
     assert _verdict(home)["Broken tokens"] == "none"  # `lo` and others are parts of longer ones
-    groups = pipeline.report(home).numbers.vocabulary.groups
-    [one] = [finding.evidence for finding in pipeline.doctor(home).findings if "parts" in finding.evidence]
+    groups = bpe_pipeline.report(home).numbers.vocabulary.groups
+    [one] = [finding.evidence for finding in bpe_pipeline.doctor(home).findings if "parts" in finding.evidence]
     assert groups["never_used"].count == groups["unused"].count + one["parts"] > 0
     assert (groups["unused"].count, groups["unreachable"].count) == (one["tokens"], 0)
 
 
 def test_a_merge_names_the_command_of_the_report_that_it_replaces(trained: Path, text: Path) -> None:
-    size = pipeline.load(trained).vocab_size
+    size = bpe_pipeline.load(trained).vocab_size
     again = ["bpe-pipeline", "report", str(trained), "--held-out", str(text), "--compare", f"old={trained}"]
     again += ["--hidden-size", "64"]
     for words in ([], again[1:]):
@@ -142,17 +142,17 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.
     assert 0 == shares["Cyrillic"] < shares["Latin"] < shares["Bengali"] < 1
     said = f"NFC rewrites {shares['Bengali']:.1%} of 27 lines in Bengali, {shares['Latin']:.1%} of 36 lines in Latin"
     with pytest.warns(UserWarning, match=re.escape(f"in a sample of the corpus {said}: decoding returns")):
-        pipeline.train(tmp_path / "a.txt", output=tmp_path / "nfc", vocab_size=280, normalize="nfc")
-    assert dict(verdict(pipeline.report(tmp_path / "nfc").numbers, ()))["Skipped input"] == said
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "plain", vocab_size=280)  # warnings are errors
-    assert rewritten(pipeline.report(tmp_path / "plain").numbers) == ""
+        bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "nfc", vocab_size=280, normalize="nfc")
+    assert dict(verdict(bpe_pipeline.report(tmp_path / "nfc").numbers, ()))["Skipped input"] == said
+    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "plain", vocab_size=280)  # warnings are errors
+    assert rewritten(bpe_pipeline.report(tmp_path / "plain").numbers) == ""
 
 
 def test_the_verdict_has_the_interval_of_many_documents(trained: Path, tmp_path: Path) -> None:
-    pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
+    bpe_pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
     documents = [json.dumps({"text": f"the low lower {'x' * (at % 7)} newest"}) for at in range(40)]
     (tmp_path / "unseen.jsonl").write_text("\n".join(documents))
-    made = pipeline.report(
+    made = bpe_pipeline.report(
         trained, held_out=tmp_path / "unseen.jsonl", compare=tmp_path / "smaller", output=tmp_path / "a.html"
     ).numbers
     against = made.sample.tokenizers[1].against

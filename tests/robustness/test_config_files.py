@@ -9,10 +9,10 @@ from command import one_line
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.base.errors import PipelineError, UsageError
-from pipeline.run.config_file import read_config
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
+from bpe_pipeline.base.errors import PipelineError, UsageError
+from bpe_pipeline.run.config_file import read_config
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
 
 GOOD = [
     b"vocab_size: 32000\nspecial-token: ['<s>', \"x\"]\npattern: |\n  a+\nexport: [hf]\nworkers: 0x10\n",

@@ -17,19 +17,19 @@ import pytest
 from command import model, refused, run, succeeded
 from dying_workers import let_workers_die
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
-from pipeline.base.events import Advanced, Event, StageStarted
-from pipeline.base.units import parse_bytes
-from pipeline.commands.preload import TRAINING
-from pipeline.commands.train import run_train
-from pipeline.executors import MAX_ATTEMPTS
-from pipeline.executors.local import LocalExecutor
-from pipeline.merges import forecast
-from pipeline.run import workers
-from pipeline.run.make_options import make_options
-from pipeline.run.memory import Broker
-from pipeline.run.options import TrainOptions
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, PipelineError, RunDirectoryError, UsageError, WorkerError
+from bpe_pipeline.base.events import Advanced, Event, StageStarted
+from bpe_pipeline.base.units import parse_bytes
+from bpe_pipeline.commands.preload import TRAINING
+from bpe_pipeline.commands.train import run_train
+from bpe_pipeline.executors import MAX_ATTEMPTS
+from bpe_pipeline.executors.local import LocalExecutor
+from bpe_pipeline.merges import forecast
+from bpe_pipeline.run import workers
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.memory import Broker
+from bpe_pipeline.run.options import TrainOptions
 
 CHUNKS = "12KiB"
 
@@ -149,7 +149,7 @@ def test_full_and_read_only_disks_are_named(corpus: Path, expected: bytes, tmp_p
     result = in_a_namespace(f"""
         cd {tmp_path}
         mount -t tmpfs -o size=1m tmpfs disk
-        train() {{ {sys.executable} -P -m pipeline {words} >/dev/null; }}
+        train() {{ {sys.executable} -P -m bpe_pipeline {words} >/dev/null; }}
         for size in size=28k size=90k size=220k size=64m,ro; do
             mount -o remount,$size disk
             echo "code $(train 2>>errors && echo 0 || echo $?)"
@@ -186,7 +186,7 @@ def test_a_stage_that_refuses_the_limit_names_one_for_all_that_follow(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = [40 << 20]
-    monkeypatch.setattr("pipeline.base.machine.own_memory", lambda: own[0])
+    monkeypatch.setattr("bpe_pipeline.base.machine.own_memory", lambda: own[0])
     grow = interfere(Advanced, lambda: own.insert(0, 70 << 20))
     with pytest.raises(UsageError, match="is too small") as refused:
         train(options_of(corpus, tmp_path / "run", vocab_size=120_000, memory_limit="150MiB", workers=1), grow)

@@ -18,12 +18,12 @@ from command import one_line, refused, run, succeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, PipelineError, RunDirectoryError
-from pipeline.counts import counter_file
-from pipeline.run import manifest
-from pipeline.run.config_file import read_config
-from pipeline.storage import sealed_parquet
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, PipelineError, RunDirectoryError
+from bpe_pipeline.counts import counter_file
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.config_file import read_config
+from bpe_pipeline.storage import sealed_parquet
 
 TRAIN = ["train", "text.txt", "--output=run", "--vocab-size=500", "--chunk-size=12KiB", "--workers=1", "--quiet"]
 TEXT = "the theory, naïve 東京 😀\n  12345 \x00"
@@ -52,7 +52,7 @@ def test_damage_that_parquet_misses_is_found(made: Path, tmp_path: Path) -> None
     """A digit of the footer's metadata, and a codec that Arrow would end the process for."""
     path = tmp_path / "counter.parquet"
     good = (made / "counter.parquet").read_bytes()
-    at = good.index(b'"pieces": ') + len(b'"pieces": ')
+    at = good.index(b'"pre_tokens": ') + len(b'"pre_tokens": ')
     bad = good[:at] + (b"8" if good[at : at + 1] == b"7" else b"7") + good[at + 1 :]
     assert pq.read_table(pa.BufferReader(bad), page_checksum_verification=True).num_rows
     for place in [at, *range(len(good) - 200, len(good), 7)]:
@@ -61,18 +61,18 @@ def test_damage_that_parquet_misses_is_found(made: Path, tmp_path: Path) -> None
             counter_file.open_counter(path)
 
 
-NOTHING = 1 << 20  # rows of an empty piece, which take no bytes
+NOTHING = 1 << 20  # rows of an empty pre-token, which take no bytes
 NOTHINGS = pa.LargeBinaryArray.from_buffers(
     pa.large_binary(), NOTHING, [None, pa.py_buffer(bytes(8 * NOTHING + 8)), pa.py_buffer(b"")]
 )
-PACKED = {"piece": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
+PACKED = {"pre_token": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
 PLAIN = {**sealed_parquet.WRITE_OPTIONS, "column_encoding": PACKED}
 ZSTD, DICTIONARY = {"compression": "zstd", "use_dictionary": False}, {"compression": "none"}
 GOOD, LESS = [b"a"] * 999, [b"a", None] + [b"a"] * 997
 
 
 @pytest.mark.parametrize(
-    ("pieces", "options", "groups", "message"),
+    ("pre_tokens", "options", "groups", "message"),
     [
         pytest.param(NOTHINGS, PLAIN, (NOTHING, 1), "claims to hold more than", id="a bomb"),
         pytest.param(GOOD, ZSTD, (999, 1), "not encoded as they were written", id="compressed"),
@@ -80,16 +80,18 @@ GOOD, LESS = [b"a"] * 999, [b"a", None] + [b"a"] * 997
         pytest.param(GOOD, PLAIN, (500, 1), "its row groups are not those that were written", id="more groups"),
         pytest.param(GOOD, PLAIN, (333, 3), "3 row groups are not a power of two", id="three groups"),
         pytest.param(GOOD, PLAIN, (999, 1), "row group 0 is not as it was written", id="other rows"),
-        pytest.param(LESS, PLAIN, (999, 1), "a row without piece or count", id="a row without a piece"),
+        pytest.param(LESS, PLAIN, (999, 1), "a row without pre-token or count", id="a row without a pre-token"),
     ],
 )
-def test_foreign_tables_under_a_right_seal_are_refused(tmp_path: Path, pieces, options, groups, message) -> None:
-    counts = pa.array(memoryview(array("Q", [len(pieces) == 999]) * len(pieces)))
+def test_foreign_tables_under_a_right_seal_are_refused(tmp_path: Path, pre_tokens, options, groups, message) -> None:
+    counts = pa.array(memoryview(array("Q", [len(pre_tokens) == 999]) * len(pre_tokens)))
     metadata = {b"bpe_pipeline.format": b"1", b"bpe_pipeline.fingerprint": b"f", b"bpe_pipeline.statistics": b"{}"}
-    schema = pa.schema([("piece", pa.large_binary()), ("count", pa.uint64())], metadata=metadata)
+    schema = pa.schema([("pre_token", pa.large_binary()), ("count", pa.uint64())], metadata=metadata)
     path = tmp_path / "a.parquet"
     with pq.ParquetWriter(path, schema, **options) as writer:
-        writer.write_table(pa.table({"piece": pieces, "count": counts}, schema=schema), row_group_size=groups[0])
+        writer.write_table(
+            pa.table({"pre_token": pre_tokens, "count": counts}, schema=schema), row_group_size=groups[0]
+        )
         writer.add_key_value_metadata(sealed_parquet.seals(["0" * 48] * groups[1]))
     sealed_parquet.seal(path)
     assert path.stat().st_size < NOTHING / 10
@@ -187,7 +189,7 @@ def test_a_forged_file_is_refused_or_intact(made: Path, name: str, read, data: s
 def test_endless_files_are_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read) -> None:
     limits = ("run.config_file.CONFIG_BYTES", "tokenizer.formats.fields.MODEL_BYTES", "storage.MANIFEST_BYTES")
     for limit in limits:
-        monkeypatch.setattr(f"pipeline.{limit}", 1 << 20)
+        monkeypatch.setattr(f"bpe_pipeline.{limit}", 1 << 20)
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(PipelineError, match=r"larger than 1,024 KiB"):
         read(tmp_path / name)

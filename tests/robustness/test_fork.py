@@ -16,11 +16,11 @@ import amount
 import pytest
 from merge_cases import arrays
 
-from pipeline import _core
-from pipeline.base import log, system
-from pipeline.merges.rules import MergeRules
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.reports import page
+from bpe_pipeline import _core
+from bpe_pipeline.base import log, system
+from bpe_pipeline.merges.rules import MergeRules
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.reports import page
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -113,9 +113,9 @@ def test_python_ends_with_its_own_exit_code_while_a_daemon_thread_works(work: st
     program = f"""
 import sys, threading, time
 from array import array
-from pipeline import Tokenizer, _core
-from pipeline.merges.rules import MergeRules
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.merges.rules import MergeRules
+from bpe_pipeline.pattern.compiler import compile_pattern
 tokenizer, cutter = Tokenizer.from_merges([]), compile_pattern("gpt2").automaton
 text, columns = "low " * 99, (array("q", range(0, 1_024_001, 256)), bytes(range(256)) * 4000, array("Q", [1]) * 4000)
 def merged():

@@ -41,7 +41,7 @@ class Encoded:
 
     def command(self, output: Path, workers: int) -> list[str]:
         command = "encode-chat" if "--template" in self.options else "encode"
-        words = [sys.executable, "-P", "-m", "pipeline", command, self.text, "--tokenizer", self.home / "tokenizer"]
+        words = [sys.executable, "-P", "-m", "bpe_pipeline", command, self.text, "--tokenizer", self.home / "tokenizer"]
         words += ["--output", output / self.name, "--chunk-size", "3KiB", "--shard-size", 4000, "--workers", workers]
         return [*map(str, words), "--quiet", *self.options]
 

@@ -12,17 +12,17 @@ from pathlib import Path
 import counter_files
 import peers
 import pytest
+from benchmarks.process import HAS_PSS
 from chunk_tasks import chunk_task, random_words
 from command import measured, refused, run, script, succeeded
 
-import pipeline
-from benchmarks.process import HAS_PSS
-from pipeline.base.errors import TrainingError, UsageError
-from pipeline.counts import counter_file
-from pipeline.counts.count_worker import count_chunk
-from pipeline.merges import forecast
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.storage.scratch import own_mark
+import bpe_pipeline
+from bpe_pipeline.base.errors import TrainingError, UsageError
+from bpe_pipeline.counts import counter_file
+from bpe_pipeline.counts.count_worker import count_chunk
+from bpe_pipeline.merges import forecast
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.storage.scratch import own_mark
 
 MIB = 1 << 20
 pytestmark = pytest.mark.processes  # whose memory is bounded
@@ -45,10 +45,10 @@ def test_spilling_does_not_change_the_counter(tmp_path: Path, errors: str) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "spilled.parquet", "whole.parquet"]
 
 
-def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
+def test_pre_token_beyond_the_budget_is_named(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(b"some words " + b"x" * (8 * MIB) + b" and more")
-    message = r"a\.txt, byte 1\d: about here a piece of .* MiB or more starts.*--memory-limit"
+    message = r"a\.txt, byte 1\d: about here a pre-token of .* MiB or more starts.*--memory-limit"
     with pytest.raises(TrainingError, match=message):
         count_chunk(chunk_task(text, tmp_path / "c.parquet", 24 * MIB))
     assert not list(tmp_path.glob(".c.*"))
@@ -57,13 +57,13 @@ def test_piece_beyond_the_budget_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def many_pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def many_pre_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("many") / "a.txt"
     path.write_bytes(peers.generated_text(1, 20_000).encode() + b" " + random_words(2, 12_000_000))
     return path
 
 
-SPILLED = ("--min-piece-count=2", "--chunk-size=16MiB", "--vocab-size=1500", "--quiet")
+SPILLED = ("--min-pre-token-count=2", "--chunk-size=16MiB", "--vocab-size=1500", "--quiet")
 
 
 @needs_pss
@@ -77,11 +77,16 @@ SPILLED = ("--min-piece-count=2", "--chunk-size=16MiB", "--vocab-size=1500", "--
     ],
 )
 def test_what_does_not_fit_is_kept_on_disk(
-    many_pieces: Path, tmp_path: Path, text_bytes: int | None, limits: list[int], options: tuple[str, ...], sign: str
+    many_pre_tokens: Path,
+    tmp_path: Path,
+    text_bytes: int | None,
+    limits: list[int],
+    options: tuple[str, ...],
+    sign: str,
 ) -> None:
     """Parts of counters, or words to merge: the same bytes in less memory, and nothing is left in the directory."""
     text = tmp_path / "a.txt"
-    text.write_bytes(many_pieces.read_bytes()[:text_bytes])
+    text.write_bytes(many_pre_tokens.read_bytes()[:text_bytes])
     models, on_disk = set(), []
     for limit in (None, *limits):
         output = tmp_path / str(limit)
@@ -123,42 +128,42 @@ def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: 
     measured(*words, cwd=tmp_path, limit_mib=int(enough[1]))
 
 
-def test_rare_pieces_are_left_out(tmp_path: Path) -> None:
+def test_rare_pre_tokens_are_left_out(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(("seen " * 50 + "lone twice twice " + peers.generated_text(3, 3000)).encode())
-    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--min-piece-count", 3))
+    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--min-pre-token-count", 3))
     report = json.loads((tmp_path / "run" / "report.json").read_text())["vocabulary"]
-    pieces = Counter(piece.encode() for piece in compile_pattern("gpt2").cut(text.read_bytes().decode()))
-    rare = {piece: count for piece, count in pieces.items() if count < 3}
-    left_out = sum(len(piece) * count for piece, count in rare.items())
-    assert (report["left_out_pieces"], report["left_out_bytes"]) == (len(rare), left_out)
+    pre_tokens = Counter(pre_token.encode() for pre_token in compile_pattern("gpt2").cut(text.read_bytes().decode()))
+    rare = {pre_token: count for pre_token, count in pre_tokens.items() if count < 3}
+    left_out = sum(len(pre_token) * count for pre_token, count in rare.items())
+    assert (report["left_out_pre_tokens"], report["left_out_bytes"]) == (len(rare), left_out)
     assert report["bytes"] == len(text.read_bytes()) - left_out
     again = succeeded(run("merge", tmp_path / "run", "--vocab-size", 350))  # from the same merge list
     assert "merging kept" in again.stdout
-    assert f"{len(rare):,} of {len(pieces):,} different pieces" in again.stdout
-    assert "--min-piece-count 3, not 2" in refused(run("merge", tmp_path / "run", "--min-piece-count", 2), 1)
+    assert f"{len(rare):,} of {len(pre_tokens):,} different pre-tokens" in again.stdout
+    assert "--min-pre-token-count 3, not 2" in refused(run("merge", tmp_path / "run", "--min-pre-token-count", 2), 1)
 
 
-_PIECES = """
+_PRE_TOKENS = """
 import sys
 sys.modules["numpy"] = None
 import random
 from array import array
 from itertools import accumulate
 from memory_peak import growth
-from pipeline import _core
-from pipeline.executors import Node
-from pipeline.merges import forecast
-from pipeline.merges.rules import MergeRules
+from bpe_pipeline import _core
+from bpe_pipeline.executors import Node
+from bpe_pipeline.merges import forecast
+from bpe_pipeline.merges.rules import MergeRules
 from reference import GPT2_BYTES
 
 source, letters = random.Random(1), bytes(97 + value % 26 for value in range(256))
 
-def columns_of(pieces):
-    return array("q", [0, *accumulate(map(len, pieces))]), b"".join(pieces), array("Q", [1] * len(pieces))
+def columns_of(pre_tokens):
+    return array("q", [0, *accumulate(map(len, pre_tokens))]), b"".join(pre_tokens), array("Q", [1] * len(pre_tokens))
 """
 
-_MEASURED = f"""{_PIECES}
+_MEASURED = f"""{_PRE_TOKENS}
 name, merges, threads, compact = sys.argv[1], *map(int, sys.argv[2:])
 size = 4_000_000
 kinds = {{
@@ -178,11 +183,11 @@ engine = _core.MergeEngine()
 engine.stream(lambda: [columns], shape.bytes)
 engine.run(merges, MergeRules(), threads=threads, compact=bool(compact))
 print(forecast.merging_bytes(shape, merges, threads=threads, compact=compact and shape.text), grown(),
-      forecast.surely_enough(shape.pieces, shape.bytes, merges, threads=threads))
+      forecast.surely_enough(shape.pre_tokens, shape.bytes, merges, threads=threads))
 """
 
 
-_REPLAYED = f"""{_PIECES}
+_REPLAYED = f"""{_PRE_TOKENS}
 columns = columns_of([source.randbytes(9).translate(letters) for _ in range(60_000)])
 engine = _core.MergeEngine()
 engine.add(*columns)
@@ -206,7 +211,7 @@ import sys
 from pathlib import Path
 import pyarrow.parquet
 from memory_peak import growth
-from pipeline.counts import combine_worker as combine
+from bpe_pipeline.counts import combine_worker as combine
 
 *parts, output = map(Path, sys.argv[1:])
 grown = growth()
@@ -220,8 +225,8 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     """At the smallest limit a worker has 24 MiB to combine in, and 12 MiB to write, and what Arrow begins with."""
     source = random.Random(1)
     for number in range(14):
-        pieces = {source.randbytes(9): 1 for _ in range(60_000)}
-        counter_files.write(tmp_path / f"{number}.part", pieces, fingerprint="")
+        pre_tokens = {source.randbytes(9): 1 for _ in range(60_000)}
+        counter_files.write(tmp_path / f"{number}.part", pre_tokens, fingerprint="")
     parts, output = sorted(tmp_path.iterdir()), tmp_path / "whole"
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:
@@ -240,14 +245,14 @@ _REPEATED = """
 import sys
 from pathlib import Path
 from memory_peak import growth
-from pipeline.counts.counts_file import Batch
-from pipeline.counts.import_worker import TakeTask, take
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.counts.counts_file import Batch
+from bpe_pipeline.counts.import_worker import TakeTask, take
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 def batches(most):
     for number in range(most):
-        pieces = [b"%c" % (97 + row % 3) * 1000 for row in range(1000 - 7 * number)]
-        yield Batch(pieces, [1] * len(pieces), str)
+        pre_tokens = [b"%c" % (97 + row % 3) * 1000 for row in range(1000 - 7 * number)]
+        yield Batch(pre_tokens, [1] * len(pre_tokens), str)
 
 task = TakeTask(Path(), (), compile_pattern("none"), Path(sys.argv[1]), "", 1 << 30)
 take(batches(2), task)
@@ -256,7 +261,7 @@ print(take(batches(100), task).rows, grown())
 """
 
 
-def test_repeated_pieces_that_are_imported_are_kept_once_per_batch(tmp_path: Path) -> None:
+def test_repeated_pre_tokens_that_are_imported_are_kept_once_per_batch(tmp_path: Path) -> None:
     rows, grown = map(int, script(_REPEATED, tmp_path / "0").split())
     assert rows == 65_350
     assert grown < 8 * MIB
@@ -292,7 +297,7 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
 )
 def test_forecast_is_above_the_memory_taken(name: str, merges: int, threads: int, compact: int) -> None:
     forecasted, taken, surely = map(int, script(_MEASURED, name, merges, threads, compact).split())
-    # What a single piece is like is not looked at: its forecast is for the worst.
+    # What a single pre-token is like is not looked at: its forecast is for the worst.
     most = {"one letter": 12, "random words": 2}.get(name, 6)
     assert taken <= forecasted <= most * taken + 24 * MIB
     assert forecasted <= surely
@@ -321,7 +326,7 @@ TEN_MILLION = forecast.CounterShape(10_100_010, 90_800_050, 100_900_060, 0.9, 20
 
 
 def test_fitting_way_is_found() -> None:
-    """Ten million pieces: in memory where they fit, else on disk, in ever more passes, down to the least."""
+    """Ten million pre-tokens: in memory where they fit, else on disk, in ever more passes, down to the least."""
     everything, least = forecast.whole(TEN_MILLION, 1000), forecast.least(1000)
     passes = []
     for threads in (1, 2, 8):
@@ -350,8 +355,12 @@ def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() ->
 
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
-    begins = {pipeline.train: __file__, pipeline.train_from_iterator: ["a b"], pipeline.import_counts: {"ab": 3}}
+    bpe_pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
+    begins = {
+        bpe_pipeline.train: __file__,
+        bpe_pipeline.train_from_iterator: ["a b"],
+        bpe_pipeline.import_counts: {"ab": 3},
+    }
     for begin, given in begins.items():
         with pytest.raises(UsageError, match="too small"):
             begin(given, memory_limit="50MiB")

@@ -20,7 +20,7 @@ from amount import FULL
 from command import files_in, refused, run, succeeded
 from killing import Case, counters, ended, require_clean, results, start
 
-import pipeline
+import bpe_pipeline
 
 pytestmark = pytest.mark.processes
 ENDS = (0, -signal.SIGKILL, 128 + signal.SIGTERM, -signal.SIGTERM)
@@ -54,7 +54,7 @@ class Array:
 
     def words(self, output: Path, *more: str) -> list[str]:
         return [
-            *(sys.executable, "-P", "-m", "pipeline", "count", *self.inputs, "--output", str(output)),
+            *(sys.executable, "-P", "-m", "bpe_pipeline", "count", *self.inputs, "--output", str(output)),
             *(*self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more),
         ]
 
@@ -169,7 +169,16 @@ class Encoding(Array):
 
     def words(self, output: Path, *more: str) -> list[str]:
         if not (self.home / "run").exists():
-            words = [sys.executable, "-P", "-m", "pipeline", "train", *self.inputs, "--output", str(self.home / "run")]
+            words = [
+                sys.executable,
+                "-P",
+                "-m",
+                "bpe_pipeline",
+                "train",
+                *self.inputs,
+                "--output",
+                str(self.home / "run"),
+            ]
             assert ended(start([*words, "--vocab-size", "600", "--quiet"])) == 0
         counting = super().words(output, *more)
         return [*counting[:4], "encode", *counting[5:], "--tokenizer", str(self.home / "run")]
@@ -191,17 +200,17 @@ def test_killed_parts_that_encode_leave_what_one_process_writes(options: tuple[s
 
 
 class Combining(Array):
-    """Tasks of arrays that combine three runs, with so many pieces that their sum has several partitions."""
+    """Tasks of arrays that combine three runs, with so many pre-tokens that their sum has several partitions."""
 
-    PIECES = 150_000
+    PRE_TOKENS = 150_000
 
     def words(self, output: Path, *more: str) -> list[str]:
         runs = [self.home / name for name in "abc"]
         for first, home in enumerate(runs):
             if not home.exists():
-                numbers = range(first * self.PIECES // 2, first * self.PIECES // 2 + self.PIECES)
-                pipeline.import_counts({b"%d" % number: number % 97 + 1 for number in numbers}, output=home)
-        words = [sys.executable, "-P", "-m", "pipeline", "combine", *map(str, runs), "--output", str(output)]
+                numbers = range(first * self.PRE_TOKENS // 2, first * self.PRE_TOKENS // 2 + self.PRE_TOKENS)
+                bpe_pipeline.import_counts({b"%d" % number: number % 97 + 1 for number in numbers}, output=home)
+        words = [sys.executable, "-P", "-m", "bpe_pipeline", "combine", *map(str, runs), "--output", str(output)]
         return [*words, *self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more]
 
 
@@ -228,8 +237,8 @@ def test_killed_parts_that_combine_leave_the_counter_of_one_process(
 def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in "ab"]
     for first, home in enumerate(runs):
-        pipeline.import_counts({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
-    whole = pipeline.combine_runs(runs, weights=[1, "2.5"], output=tmp_path / "whole")
+        bpe_pipeline.import_counts({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
+    whole = bpe_pipeline.combine_runs(runs, weights=[1, "2.5"], output=tmp_path / "whole")
     words = ("combine", *runs, "--weight", 1, "--weight", "2.5", "--output", tmp_path / "parts")
     shown = succeeded(run(*words, "--part", "1/2")).stdout
     assert "part   1/2: all 2 shares of it combined here" in shown, shown
@@ -249,8 +258,8 @@ def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) ->
 def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in "ab"]
     for home in runs:
-        pipeline.import_counts({home.name.encode(): 3}, output=home)
+        bpe_pipeline.import_counts({home.name.encode(): 3}, output=home)
     words = ("combine", *runs, "--output", tmp_path / "both")
     succeeded(run(*words))
-    pipeline.import_counts({b"b": 4}, output=runs[1], overwrite=True)
+    bpe_pipeline.import_counts({b"b": 4}, output=runs[1], overwrite=True)
     assert f"{runs[1]} x 1, whose counts were others then; choose another --output" in refused(run(*words), 1)

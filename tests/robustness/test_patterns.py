@@ -14,10 +14,10 @@ from command import refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import PatternError, PatternTimeoutError
-from pipeline.pattern.by_regex import cut_with_regex
-from pipeline.pattern.compiler import compile_pattern
+import bpe_pipeline
+from bpe_pipeline.base.errors import PatternError, PatternTimeoutError
+from bpe_pipeline.pattern.by_regex import cut_with_regex
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 # Each goes back through all ways of sharing out a run of letters, were it not for the limit; none is an automaton's.
 CATASTROPHE = r"(?:a|aa)+(?<!a)b|z"
@@ -40,7 +40,7 @@ def test_pattern_timeout_ends_a_document(pattern: str) -> None:
     assert time.process_time() - started < 5
     if pattern == CATASTROPHE:
         with pytest.raises(PatternTimeoutError):
-            pipeline.Tokenizer.from_merges([], pattern=compile_pattern(pattern, timeout_s=1)).encode("a" * 60)
+            bpe_pipeline.Tokenizer.from_merges([], pattern=compile_pattern(pattern, timeout_s=1)).encode("a" * 60)
 
 
 def test_pattern_timeout_grows_with_the_document() -> None:
@@ -73,8 +73,8 @@ def test_pattern_timeout_names_the_document(
         Path(f"{name}.txt").write_text("zz aab z " * 300)
     Path("bad.txt").write_text(f"zzz<|endoftext|>{LONG}")
     Path("counts.tsv").write_text(f"zz\t1\nz\t2\n{LONG}\t3\n")
-    pq.write_table(pa.table({"piece": ["zz", "z", LONG], "count": [1, 2, 3]}), "counts.parquet")
-    ours = pipeline.Tokenizer.from_merges([], pattern=CATASTROPHE, special_tokens=["<|endoftext|>"])
+    pq.write_table(pa.table({"pre_token": ["zz", "z", LONG], "count": [1, 2, 3]}), "counts.parquet")
+    ours = bpe_pipeline.Tokenizer.from_merges([], pattern=CATASTROPHE, special_tokens=["<|endoftext|>"])
     ours.save("tokenizer")
     line = refused(run(*words), 1)
     assert f"{location}: the pattern" in line
@@ -90,7 +90,7 @@ def test_pattern_timeout_names_the_document(
             pytest.warns(UserWarning, match="runs on the regex package"),
             pytest.raises(PatternTimeoutError, match=r"bad\.txt, bytes 0 to 76: .* longer than 1 s"),
         ):
-            pipeline.encode_files("bad.txt", ours, pattern_timeout=1)
+            bpe_pipeline.encode_files("bad.txt", ours, pattern_timeout=1)
 
 
 @pytest.mark.parametrize("command", ["count", "encode"])
@@ -98,7 +98,7 @@ def test_memory_of_a_pattern_is_bounded_and_its_error_names_it(command: str, tmp
     """This pattern takes 1 GB for 16 bytes."""
     pattern = r"(?R)\p{Zs}|a"
     (tmp_path / "a.txt").write_text("a" * 40)
-    pipeline.Tokenizer.from_merges([], pattern=pattern).save(tmp_path / "tokenizer")
+    bpe_pipeline.Tokenizer.from_merges([], pattern=pattern).save(tmp_path / "tokenizer")
     own = ["--tokenizer", "tokenizer", "--documents", "offsets"] if command == "encode" else ["--pattern", pattern]
     words = [command, "a.txt", *own, "--output", "out", "--memory-limit", "256MiB", "--workers", 1]
     done = run(*words, cwd=tmp_path)

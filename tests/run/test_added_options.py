@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import pipeline
-from pipeline import _core
-from pipeline.run.options import CountOptions, TrainOptions, with_defaults, without_defaults
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.run.options import CountOptions, TrainOptions, with_defaults, without_defaults
 
-_PACKAGE = Path(pipeline.__file__).parent
+_PACKAGE = Path(bpe_pipeline.__file__).parent
 _ADDED = {
     "class TextOptions(CorpusOptions):": '    judged: str = _input("count", "all", read.parse_text, "which count")',
     "class EncodeFilesOptions(TextOptions):": '    marked: str = _shards("encode", "no", read.parse_text, "what")',
@@ -22,7 +22,7 @@ _ADDED = {
 
 def test_only_options_that_differ_from_their_default_are_stored(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low lower lowest " * 9)
-    pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260, pattern="llama3", min_frequency=2)
+    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=260, pattern="llama3", min_frequency=2)
     document = json.loads((tmp_path / "run" / "run.json").read_text())
     assert document["counting"] == {"pattern": "llama3"}
     assert document["merging"] == {"min_frequency": 2}
@@ -38,9 +38,9 @@ def test_defaults_are_filled_in_and_left_out_again() -> None:
 def newer(tmp_path: Path) -> Path:
     """A copy of the package with more options, of counting and of encoding."""
     home = tmp_path / "newer"
-    shutil.copytree(_PACKAGE, home / "pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
-    shutil.copy(str(_core.__file__), home / "pipeline")  # which an editable install has elsewhere
-    source = home / "pipeline" / "run" / "options.py"
+    shutil.copytree(_PACKAGE, home / "bpe_pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
+    shutil.copy(str(_core.__file__), home / "bpe_pipeline")  # which an editable install has elsewhere
+    source = home / "bpe_pipeline" / "run" / "options.py"
     text = source.read_text()
     for header, line in _ADDED.items():
         before, rest = text.split(f"{header}\n", 1)
@@ -53,8 +53,8 @@ def newer(tmp_path: Path) -> Path:
 def test_version_with_more_options_continues_earlier_work(newer: Path, tmp_path: Path) -> None:
     corpus, run, shards = tmp_path / "a.txt", tmp_path / "run", tmp_path / "shards"
     corpus.write_text("low lower lowest<|endoftext|>" * 9)
-    pipeline.train(corpus, output=run, vocab_size=260)
-    pipeline.encode_corpus(corpus, run, shards)
+    bpe_pipeline.train(corpus, output=run, vocab_size=260)
+    bpe_pipeline.encode_corpus(corpus, run, shards)
     before = (run / "counter.parquet").stat().st_mtime_ns, (shards / "shards.json").stat().st_mtime_ns
     others = [path for path in sys.path if path.endswith("site-packages")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(newer), *others])}
@@ -62,7 +62,9 @@ def test_version_with_more_options_continues_earlier_work(newer: Path, tmp_path:
         ["train", corpus, "--output", run, "--vocab-size", "259"],
         ["encode", corpus, "--tokenizer", run, "--output", shards],
     ):
-        start = f"import sys; sys.argv[1:] = {[*map(str, words)]}; from pipeline.__main__ import main; sys.exit(main())"
+        start = (
+            f"import sys; sys.argv[1:] = {[*map(str, words)]}; from bpe_pipeline.__main__ import main; sys.exit(main())"
+        )
         command = [sys.executable, "-P", "-S", "-s", "-c", start]  # without an editable install's hook
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, done.stderr

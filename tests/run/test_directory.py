@@ -9,18 +9,18 @@ import peers
 import pytest
 from command import files_in, refused, run, run_here
 
-import pipeline
-from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
-from pipeline.commands.report import EXTENT
-from pipeline.counts import elsewhere
-from pipeline.run import directory, manifest
-from pipeline.run.directory import RUN, Directory
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
-from pipeline.shards import manifest as shards
-from pipeline.shards.encoded_corpus import RESULT, load_result
-from pipeline.shards.manifest import SHARDS
-from pipeline.storage import named
+import bpe_pipeline
+from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
+from bpe_pipeline.commands.report import EXTENT
+from bpe_pipeline.counts import elsewhere
+from bpe_pipeline.run import directory, manifest
+from bpe_pipeline.run.directory import RUN, Directory
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.shards import manifest as shards
+from bpe_pipeline.shards.encoded_corpus import RESULT, load_result
+from bpe_pipeline.shards.manifest import SHARDS
+from bpe_pipeline.storage import named
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def output(corpus: Path, tmp_path: Path) -> Path:
     """The directory of a run with two tokenizers."""
-    pipeline.train(corpus, output=tmp_path / "run", vocab_size=[300, 280])
+    bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=[300, 280])
     return tmp_path / "run"
 
 
@@ -43,12 +43,12 @@ def _counted(corpus: Path, output: Path, *options: str) -> Path:
 
 def test_overwrite_deletes_what_the_manifest_lists(corpus: Path, output: Path, monkeypatch) -> None:
     monkeypatch.setenv(EXTENT, "page")  # with a model card
-    monkeypatch.setattr("pipeline.reports.page.plotly_script", lambda: None)
-    pipeline.train(corpus, output=output, vocab_size=300, chunk_size=1000, overwrite=True)
+    monkeypatch.setattr("bpe_pipeline.reports.page.plotly_script", lambda: None)
+    bpe_pipeline.train(corpus, output=output, vocab_size=300, chunk_size=1000, overwrite=True)
     assert run_here("merge", output, "--vocab-size", 280).returncode == 0
     assert len(list((output / "counts").iterdir())) > 1
     assert (output / "tokenizer-280" / "README.md").exists()
-    pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
+    bpe_pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
     assert [path.name for path in (output / "counts").iterdir()] == ["000000.parquet"]
     assert not (output / "tokenizer-280").exists()
 
@@ -64,9 +64,9 @@ def test_corpus_inside_a_remote_run_is_refused(path: str) -> None:
 
 def test_overwrite_needs_the_corpus_and_not_the_run_itself(corpus: Path, output: Path) -> None:
     with pytest.raises(RunDirectoryError, match="this command writes to"):
-        pipeline.import_counts(output / "counter.parquet", output=output, overwrite=True)
+        bpe_pipeline.import_counts(output / "counter.parquet", output=output, overwrite=True)
     assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
-    pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
+    bpe_pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
     assert manifest.require(output).manifest.vocab_size == 310
 
 
@@ -75,26 +75,26 @@ def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: 
     options = make_options(TrainOptions, {"vocab_size": 100_000})
     manifest.store_merging(manifest.require(output), options)  # then it was killed, or did not fit
     for size, name in ((300, "tokenizer"), (290, "tokenizer-290")):
-        pipeline.merge_run(output, vocab_size=size)
+        bpe_pipeline.merge_run(output, vocab_size=size)
         assert (output / name / "tokenizer.json").exists()
     assert not (output / "tokenizer-300").exists()
 
 
 def test_tokenizers_of_a_lost_merge_list_are_deleted(output: Path) -> None:
     (output / "merges.parquet").unlink()
-    pipeline.merge_run(f"file://{output}", vocab_size=290, tie_break="greatest-bytes")
+    bpe_pipeline.merge_run(f"file://{output}", vocab_size=290, tie_break="greatest-bytes")
     assert not (output / "tokenizer-280").exists()
-    assert "each the right one" in pipeline.verify_run(output)["merges"]
+    assert "each the right one" in bpe_pipeline.verify_run(output)["merges"]
 
 
 def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, output: Path, monkeypatch) -> None:
     monkeypatch.setattr(directory, "remove", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
+        bpe_pipeline.train(corpus, output=output, vocab_size=300, overwrite=True)
     monkeypatch.undo()
     assert manifest.require(output).manifest.plan.files
-    pipeline.train(corpus, output=output, vocab_size=300)
-    assert "each the right one" in pipeline.verify_run(output)["merges"]
+    bpe_pipeline.train(corpus, output=output, vocab_size=300)
+    assert "each the right one" in bpe_pipeline.verify_run(output)["merges"]
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -121,11 +121,11 @@ def test_lock_on_a_deleted_file_is_taken_again(tmp_path: Path, monkeypatch, whol
 @pytest.mark.parametrize("name", ["counts", "counts/deep", "tokenizer-9"])
 def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, name: str) -> None:
     source = tmp_path / "run" / name
-    pipeline.train(corpus, output=source, vocab_size=300)
+    bpe_pipeline.train(corpus, output=source, vocab_size=300)
     (tmp_path / "link").symlink_to(source)
     for named_so in (source, tmp_path / "link"):
         with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but this command writes to"):
-            pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
+            bpe_pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
     assert (source / "counter.parquet").exists()
 
 
@@ -141,15 +141,17 @@ def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, nam
 def test_interruption_promises_nothing_before_counts_are_whole(
     tmp_path: Path, monkeypatch, command: str, overwrite: bool, interrupted: str, message: str
 ) -> None:
-    source = pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
-    start, given = (pipeline.combine_runs, [source]) if command == "combine" else (pipeline.import_counts, {"ab": 3})
+    source = bpe_pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
+    start, given = (
+        (bpe_pipeline.combine_runs, [source]) if command == "combine" else (bpe_pipeline.import_counts, {"ab": 3})
+    )
     monkeypatch.setattr(elsewhere, interrupted, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match=message):
         start(given, output=tmp_path / "run", overwrite=overwrite)
 
 
 def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp_path: Path) -> None:
-    train = partial(pipeline.train, corpus, output=output)
+    train = partial(bpe_pipeline.train, corpus, output=output)
     for path, load in (
         *((output / name, train) for name in ("merges.parquet", "counter.parquet", RUN.manifest)),
         (tmp_path / SHARDS.manifest, partial(shards.load, Directory(tmp_path, SHARDS))),
@@ -180,13 +182,13 @@ def test_refused_options_cost_nothing(tmp_path, corpus, output, overwrite, name,
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     inputs = [tmp_path / name] if overwrite else [corpus, tmp_path / name]
     with pytest.raises(PipelineError, match=reason):
-        pipeline.train(inputs, **{"vocab_size": 300, **options}, output=output, overwrite=overwrite)
+        bpe_pipeline.train(inputs, **{"vocab_size": 300, **options}, output=output, overwrite=overwrite)
     assert files_in(output, but=()) == before
 
 
 def test_results_stay_until_another_corpus_is_counted(tmp_path: Path, corpus: Path) -> None:
     output, wrong = tmp_path / "run", tmp_path / "wrong.txt"
-    train = partial(pipeline.train, errors="strict")
+    train = partial(bpe_pipeline.train, errors="strict")
     train(corpus, output=output, vocab_size=[300, 280])
     learned = {name: data for name, data in files_in(output).items() if name.startswith("tokenizer")}
     assert len({name.partition("/")[0] for name in learned}) == 2
@@ -199,7 +201,7 @@ def test_results_stay_until_another_corpus_is_counted(tmp_path: Path, corpus: Pa
     _counted(wrong, output, "--errors", "strict", "--overwrite")
     assert not any((output / name).exists() for name in learned)
     train(wrong, output=tmp_path / "again", vocab_size=260)
-    pipeline.merge_run(output, vocab_size=260)
+    bpe_pipeline.merge_run(output, vocab_size=260)
     for name in ("merges.parquet", "tokenizer/tokenizer.json"):
         assert (output / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     assert not (output / "tokenizer-280").exists()

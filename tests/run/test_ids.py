@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.base.errors import UsageError
-from pipeline.run.ids import Reserved, Roles, SpecialTokens
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.run.ids import Reserved, Roles, SpecialTokens
 
 
 def test_tokens_with_a_role_count_and_reserved_ones_come_last_and_within_the_size() -> None:

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-import pipeline
-from pipeline.base.errors import UsageError
-from pipeline.run.keywords import keyword_type, keywords_of
-from pipeline.run.make_options import parsed
-from pipeline.run.options import RECORDS, EncodeOptions, ExportOptions, TrainOptions
+import bpe_pipeline
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.run.keywords import keyword_type, keywords_of
+from bpe_pipeline.run.make_options import parsed
+from bpe_pipeline.run.options import RECORDS, EncodeOptions, ExportOptions, TrainOptions
 
 KINDS = (TrainOptions, EncodeOptions, ExportOptions)
 KEYWORDS = {name: keyword_type(one) for kind in KINDS for name, one in keywords_of(kind).items() if one.group}
@@ -27,12 +27,12 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     "superword_pattern": {str: "superbpe"}, "rank_pattern": {str: "gpt2"}, "superword_words": {str: "none", int: 3},
     "part": {str: "1/8"},
 }  # fmt: skip
-SCRIPT = """import pipeline
-pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)
-pipeline.train('a.txt', vocab_sise=300)
-pipeline.train('a.txt', tie_break='lowest')
-pipeline.encode_files('a.txt', 'runs/a', documents='offsets')
-pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)
+SCRIPT = """import bpe_pipeline
+bpe_pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)
+bpe_pipeline.train('a.txt', vocab_sise=300)
+bpe_pipeline.train('a.txt', tie_break='lowest')
+bpe_pipeline.encode_files('a.txt', 'runs/a', documents='offsets')
+bpe_pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)
 """
 
 
@@ -63,7 +63,7 @@ def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (script := tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(script)]
-    home = Path(pipeline.__file__).parents[1]
+    home = Path(bpe_pipeline.__file__).parents[1]
     installed = home.name == "site-packages"  # where mypy looks itself, and does not want to be told
     environment = {**os.environ, **({} if installed else {"MYPYPATH": str(home)})}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.base import machine
-from pipeline.base.errors import UsageError
-from pipeline.executors import Node
-from pipeline.run.memory import LEAST_WORK_BYTES, Broker
+from bpe_pipeline.base import machine
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.executors import Node
+from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 
 MIB = 1 << 20
 LIMITS = st.integers(1, 1 << 15).map(MIB.__mul__)

@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 from command import files_in
 
-import pipeline
-from pipeline.base.errors import InputError, RunDirectoryError
-from pipeline.run import manifest
-from pipeline.run.directory import fingerprint
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, RunDirectoryError
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import fingerprint
 
 SHARD = "shard-00000.parquet"
 TEXT = "low lower lowest new newer newest " * 40
-train = partial(pipeline.train, vocab_size=262, workers=1)
-encode = partial(pipeline.encode_corpus, workers=1)
+train = partial(bpe_pipeline.train, vocab_size=262, workers=1)
+encode = partial(bpe_pipeline.encode_corpus, workers=1)
 
 
 def _texts(directory: Path) -> Path:
@@ -80,8 +80,8 @@ def test_no_command_removes_its_corpus(tmp_path: Path, tokenizer: Path, links: s
 
 
 def _combine(home: Path, output: Path, *, overwrite: bool) -> None:
-    runs = [pipeline.import_counts({name: 3}, output=home / name) for name in ("one", "two")]
-    pipeline.combine_runs(runs, output=output, overwrite=overwrite)
+    runs = [bpe_pipeline.import_counts({name: 3}, output=home / name) for name in ("one", "two")]
+    bpe_pipeline.combine_runs(runs, output=output, overwrite=overwrite)
 
 
 def _encode(home: Path, output: Path, *, overwrite: bool) -> None:
@@ -93,10 +93,14 @@ def _encode(home: Path, output: Path, *, overwrite: bool) -> None:
 
 WORK: dict[str, Callable[..., object]] = {
     "train": lambda home, output, **asked: train(_texts(home / "texts"), output=output, **asked),
-    "count": lambda home, output, **asked: pipeline.count(_texts(home / "texts"), output=output, workers=1, **asked),
-    "import": lambda _, output, **asked: pipeline.import_counts({"low": 3, "lower": 2}, output=output, **asked),
+    "count": lambda home, output, **asked: bpe_pipeline.count(
+        _texts(home / "texts"), output=output, workers=1, **asked
+    ),
+    "import": lambda _, output, **asked: bpe_pipeline.import_counts({"low": 3, "lower": 2}, output=output, **asked),
     "combine": _combine,
-    "iterate": lambda _, output, **asked: pipeline.train_from_iterator([TEXT], output=output, vocab_size=262, **asked),
+    "iterate": lambda _, output, **asked: bpe_pipeline.train_from_iterator(
+        [TEXT], output=output, vocab_size=262, **asked
+    ),
     "encode": _encode,
 }
 COMMANDS = list(WORK)
@@ -186,14 +190,14 @@ def test_resumed_run_replaces_no_file_behind_a_link(
     output, elsewhere, texts = tmp_path / "out", tmp_path / "elsewhere", _texts(tmp_path / "texts")
     if name == "counts":
         inputs = [texts, _texts(tmp_path / "more")] if options else texts
-        command = partial(pipeline.count, inputs, output=output, workers=1, chunk_size=500, **options)
+        command = partial(bpe_pipeline.count, inputs, output=output, workers=1, chunk_size=500, **options)
         (tmp_path / "more" / "1.txt").write_text("other") if options else None
     else:
         command = partial(encode, texts, tokenizer, output, **options)
     next_step = {
-        "counts": "pipeline.counts.count.combine_chunks",
-        "train": "pipeline.shards.encode_in_order.named_shards",
-    }.get(name, "pipeline.shards.encode.write_shards")
+        "counts": "bpe_pipeline.counts.count.combine_chunks",
+        "train": "bpe_pipeline.shards.encode_in_order.named_shards",
+    }.get(name, "bpe_pipeline.shards.encode.write_shards")
     with patch(next_step, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         command()
     (shutil.move if (output / name).exists() else lambda _, to: to.mkdir())(output / name, elsewhere)
@@ -246,10 +250,10 @@ def test_linked_tokenizer_of_another_run_is_not_replaced(tmp_path: Path) -> None
     before = _contents(tmp_path / "two")
     (tmp_path / "one" / "tokenizer-261").symlink_to(tmp_path / "two" / "tokenizer")
     with pytest.raises(RunDirectoryError, match="tokenizer-261 is a link to a directory elsewhere"):
-        pipeline.merge_run(tmp_path / "one", vocab_size=261)
+        bpe_pipeline.merge_run(tmp_path / "one", vocab_size=261)
     assert _contents(tmp_path / "two") == before
     (tmp_path / "one" / "tokenizer-261").unlink()
-    pipeline.merge_run(tmp_path / "one", vocab_size=261)
+    bpe_pipeline.merge_run(tmp_path / "one", vocab_size=261)
 
 
 def test_output_inside_the_corpus_never_becomes_corpus(tmp_path: Path, tokenizer: Path) -> None:
@@ -299,7 +303,7 @@ def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None
     for _ in range(2):
         work("train", tmp_path, outer)
     assert before.items() <= _contents(outer / name).items()
-    pipeline.verify_run(outer / name)
+    bpe_pipeline.verify_run(outer / name)
 
 
 @pytest.mark.parametrize(
@@ -333,7 +337,7 @@ def test_manifest_cannot_list_files_that_no_command_writes(tmp_path: Path, token
         document = json.loads(path.read_text()) | {key: [name]}
         document["digest"] = fingerprint({one: value for one, value in document.items() if one != "digest"})
         path.write_text(json.dumps(document))
-    for command in (partial(pipeline.verify_run, run), partial(encode, corpus, tokenizer, shards)):
+    for command in (partial(bpe_pipeline.verify_run, run), partial(encode, corpus, tokenizer, shards)):
         with pytest.raises(RunDirectoryError, match="is damaged"):
             command()
     before = _contents(corpus)

@@ -15,11 +15,11 @@ from command import files_in, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import RunDirectoryError, UsageError
-from pipeline.run.directory import RUN, Directory
-from pipeline.run.parts import Part, parse_part, part_of
-from pipeline.storage import holders, lock
+import bpe_pipeline
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.run.directory import RUN, Directory
+from bpe_pipeline.run.parts import Part, parse_part, part_of
+from bpe_pipeline.storage import holders, lock
 
 TEXT = "low lower lowest newer newest\n" * 300
 
@@ -90,7 +90,7 @@ def test_tasks_of_arrays(variables: dict[str, str], part: Part | str, monkeypatc
 )
 def test_another_run_is_refused_by_a_part(corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
     inputs = [corpus / "0.txt", corpus / "1.txt"]
-    assert pipeline.count(inputs, output=tmp_path / "run", part="0/2", workers=1).part
+    assert bpe_pipeline.count(inputs, output=tmp_path / "run", part="0/2", workers=1).part
     part = [] if "--part" in options else ["--part", "1/2"]
     line = refused(run("count", *inputs, "--output", tmp_path / "run", *part, *options), 1 if "'" in message else 2)
     assert message in line
@@ -100,16 +100,16 @@ def test_a_part_needs_a_plan_that_it_can_keep(corpus: Path, tmp_path: Path) -> N
     line = refused(run("count", corpus, "--output", tmp_path / "run", "--part", "0/2", "--ray", "host:1"), 2)
     assert "--part and --ray exclude each other" in line
     with pytest.raises(UsageError, match="--part: every process would make a run of its own; give --output"):
-        pipeline.count(corpus, part="0/2")
+        bpe_pipeline.count(corpus, part="0/2")
     assert "standard input" in refused(run("count", "-", "--output", tmp_path / "r", "--part", "0/2", stdin="a"), 2)
-    pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
+    bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
     (corpus / "more.txt").write_text("more")
     with pytest.raises(RunDirectoryError, match=r"planned without .*more.txt, and parts keep the plan: .*`combine`"):
-        pipeline.count(corpus, output=tmp_path / "run", part="1/2", workers=1)
+        bpe_pipeline.count(corpus, output=tmp_path / "run", part="1/2", workers=1)
     (corpus / "more.txt").unlink()
     (corpus / "3.txt").write_text("other")
     with pytest.raises(RunDirectoryError, match=r"3\.txt changed since"):
-        pipeline.count(corpus, output=tmp_path / "run", part="1/2", workers=1)
+        bpe_pipeline.count(corpus, output=tmp_path / "run", part="1/2", workers=1)
 
 
 def _part(home: Path, **differs: object) -> Path:
@@ -147,7 +147,7 @@ def test_parts_and_what_works_alone_exclude_each_other(corpus: Path, tmp_path: P
 def test_parts_that_were_killed_are_recognised(
     corpus: Path, tmp_path: Path, differs: dict[str, object], age_s: int, state: str
 ) -> None:
-    pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
+    bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
     path = _part(tmp_path / "run", **differs)
     os.utime(path, (time.time() - age_s,) * 2)
     shown = run("info", tmp_path / "run").stdout
@@ -155,9 +155,9 @@ def test_parts_that_were_killed_are_recognised(
     assert f"3/8: {state} (" in shown
     if state == "running" and not differs:
         with pytest.raises(RunDirectoryError, match=r"part 3/8 \(.*\) works in"):
-            pipeline.count(corpus, output=tmp_path / "run", workers=1)
+            bpe_pipeline.count(corpus, output=tmp_path / "run", workers=1)
     elif state != "running":
-        pipeline.count(corpus, output=tmp_path / "run", workers=1)
+        bpe_pipeline.count(corpus, output=tmp_path / "run", workers=1)
         assert not (tmp_path / "run" / "parts").exists()
         assert "counting: " in (tmp_path / "run" / "log.txt").read_text()
 
@@ -215,22 +215,22 @@ def test_of_many_that_create_a_file_one_does(tmp_path: Path) -> None:
 
 
 def test_parts_share_the_second_count_of_superwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.run.plan._MIN_CHUNK_BYTES", 4000)
+    monkeypatch.setattr("bpe_pipeline.run.plan._MIN_CHUNK_BYTES", 4000)
     text = "".join(f"of the low{n % 9} in the newest and of the lower{n % 7}.<|endoftext|>" for n in range(900))
     (tmp_path / "c.txt").write_text(text)
     merging = {"vocab_size": 330, "superwords_from": 300}
-    one = pipeline.train(tmp_path / "c.txt", output=tmp_path / "one", chunk_size=9000, workers=1, **merging)
-    pipeline.count(tmp_path / "c.txt", output=tmp_path / "run", chunk_size=9000, workers=1)
+    one = bpe_pipeline.train(tmp_path / "c.txt", output=tmp_path / "one", chunk_size=9000, workers=1, **merging)
+    bpe_pipeline.count(tmp_path / "c.txt", output=tmp_path / "run", chunk_size=9000, workers=1)
     with pytest.raises(UsageError, match="--part is for the second count of superwords"):
-        pipeline.merge_run(tmp_path / "run", part="1/3", vocab_size=330)
+        bpe_pipeline.merge_run(tmp_path / "run", part="1/3", vocab_size=330)
     for number in (3, 1):
-        assert pipeline.merge_run(tmp_path / "run", part=f"{number}/3", workers=1, **merging) == {}
+        assert bpe_pipeline.merge_run(tmp_path / "run", part=f"{number}/3", workers=1, **merging) == {}
     counted = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "superwords" / "counts").iterdir()}
     assert len(counted) == 2
-    assert pipeline.merge_run(tmp_path / "run", workers=1, **merging)[330].merges == one.merges
+    assert bpe_pipeline.merge_run(tmp_path / "run", workers=1, **merging)[330].merges == one.merges
     assert counted == {path: path.stat().st_mtime_ns for path in counted}
     with pytest.raises(UsageError, match="--part with --overwrite"):
-        pipeline.merge_run(tmp_path / "run", part="1/3", **merging, overwrite=True)
+        bpe_pipeline.merge_run(tmp_path / "run", part="1/3", **merging, overwrite=True)
 
 
 def test_a_file_system_without_locks_has_files_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

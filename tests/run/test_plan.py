@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from pipeline.corpus.chunks import Chunk, Cutting, Span
-from pipeline.corpus.files import CorpusFile
-from pipeline.corpus.listing import Listing, describe
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.run.directory import RUN, Directory
-from pipeline.run.plan import Plan, default_chunk_bytes
-from pipeline.storage import named
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from bpe_pipeline.corpus.chunks import Chunk, Cutting, Span
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.corpus.listing import Listing, describe
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.run.directory import RUN, Directory
+from bpe_pipeline.run.plan import Plan, default_chunk_bytes
+from bpe_pipeline.storage import named
 
 MIB, GIB = 1 << 20, 1 << 30
 CUTTING = Cutting((b"<|end|>",), compile_pattern("gpt2").automaton)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from tasks_here import TasksHere
 
-from pipeline.base.events import Advanced, Event, StageEnded, StageStarted
-from pipeline.executors.worker import report_progress
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
-from pipeline.run.runner import Runner, Stage, watched
+from bpe_pipeline.base.events import Advanced, Event, StageEnded, StageStarted
+from bpe_pipeline.executors.worker import report_progress
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.runner import Runner, Stage, watched
 
 
 def doubled(number: int) -> int:

@@ -125,6 +125,6 @@ def test_empty_input_and_dry_run_are_refused() -> None:
         words = ("train", "-") if "--dry-run" in options else COUNT
         assert reason in refused(run(*words, *options, stdin=data), code)
         assert not Path("run").exists()
-    closed = ["bash", "-c", f"'{sys.executable}' -P -m pipeline count - --output run <&-"]
+    closed = ["bash", "-c", f"'{sys.executable}' -P -m bpe_pipeline count - --output run <&-"]
     done = subprocess.run(closed, capture_output=True, text=True, check=False)
     assert (done.returncode, "standard input is closed" in done.stderr) == (1, True)

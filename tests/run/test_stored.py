@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.corpus.chunks import Chunk, Span
-from pipeline.corpus.files import CorpusFile
-from pipeline.counts.checkpoint import Checkpoint
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.manifest import Manifest
-from pipeline.run.plan import Plan
-from pipeline.run.source import Source, Weighted
-from pipeline.run.stored import plain, stored
+from bpe_pipeline.corpus.chunks import Chunk, Span
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.counts.checkpoint import Checkpoint
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.run.manifest import Manifest
+from bpe_pipeline.run.plan import Plan
+from bpe_pipeline.run.source import Source, Weighted
+from bpe_pipeline.run.stored import plain, stored
 
 TEXTS, NUMBERS = st.text(max_size=5), st.integers(0, 1 << 64)
 COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)

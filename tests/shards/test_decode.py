@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-import pipeline
-from pipeline.base.errors import InputError
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
 
 EOT = "<|endoftext|>"
-TOKENIZER = pipeline.Tokenizer.from_merges([(b"o", b"n"), (b"on", b"e")], special_tokens=[EOT])
+TOKENIZER = bpe_pipeline.Tokenizer.from_merges([(b"o", b"n"), (b"on", b"e")], special_tokens=[EOT])
 
 
 def encoded(output: Path, **options: Any) -> Path:
     output.with_name("a.txt").write_text(f"one{EOT}one on{EOT}end")
-    pipeline.encode_corpus(output.with_name("a.txt"), TOKENIZER, output, workers=1, **options)
+    bpe_pipeline.encode_corpus(output.with_name("a.txt"), TOKENIZER, output, workers=1, **options)
     return output
 
 
@@ -25,12 +25,12 @@ def encoded(output: Path, **options: Any) -> Path:
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
 def test_flipped_bit_is_detected_before_any_text(tmp_path: Path, shard_format: str, documents: str) -> None:
     output = encoded(tmp_path / "shards", shard_format=shard_format, documents=documents)
-    assert b"".join(pipeline.decode_shards(output, TOKENIZER)) == f"one{EOT}one on{EOT}end{EOT}".encode()
+    assert b"".join(bpe_pipeline.decode_shards(output, TOKENIZER)) == f"one{EOT}one on{EOT}end{EOT}".encode()
     for path in output.glob("shard-*"):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(InputError, match=rf"shard-00000\.{shard_format} is damaged: .*CRC-32"):
-            next(pipeline.decode_shards(output, TOKENIZER))
+            next(bpe_pipeline.decode_shards(output, TOKENIZER))
         path.write_bytes(whole)
 
 
@@ -60,7 +60,7 @@ def test_damage_under_a_right_checksum_is_refused(tmp_path: Path, shard_format, 
     facts |= {} if callable(change) else change
     (output / "shards.json").write_text(json.dumps(described))
     with pytest.raises(InputError, match=rf"is damaged: .*{reason}.*; restore it"):
-        list(pipeline.decode_shards(output, TOKENIZER))
+        list(bpe_pipeline.decode_shards(output, TOKENIZER))
 
 
 @pytest.mark.parametrize("shard_format", ["parquet", "mds"])
@@ -70,12 +70,12 @@ def test_long_rows_are_decoded_in_blocks(tmp_path: Path, monkeypatch, id_bytes: 
     text.write_text(EOT.join(["x" * 25, "", "one", "", "y" * 8, "", "z" * 5]))
     tokenizer = TOKENIZER
     if id_bytes == 4:
-        tokenizer = pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
-    pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format=shard_format, separator=EOT)
-    whole = list(pipeline.decode_shards(output, tokenizer))
+        tokenizer = bpe_pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
+    bpe_pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format=shard_format, separator=EOT)
+    whole = list(bpe_pipeline.decode_shards(output, tokenizer))
     for module in ("arrow", "mds"):
-        monkeypatch.setattr(f"pipeline.shards.formats.{module}.BLOCK_IDS", 10)
-    blocks = list(pipeline.decode_shards(output, tokenizer))
+        monkeypatch.setattr(f"bpe_pipeline.shards.formats.{module}.BLOCK_IDS", 10)
+    blocks = list(bpe_pipeline.decode_shards(output, tokenizer))
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3
     assert len(blocks) > 4
@@ -113,16 +113,16 @@ def test_wrong_values_in_shards_json_are_refused(tmp_path: Path) -> None:
             (described["shards"][0] if in_shard else described)[name] = value
             (output / "shards.json").write_text(json.dumps(described))
             with pytest.raises(InputError, match=r"shards\.json cannot be read .*; encode the corpus again"):
-                list(pipeline.decode_shards(output, TOKENIZER))
+                list(bpe_pipeline.decode_shards(output, TOKENIZER))
 
 
 def test_shards_of_another_encoding_than_the_manifest_are_refused(tmp_path: Path) -> None:
     output, other = encoded(tmp_path / "shards"), encoded(tmp_path / "other", documents="offsets")
     (output / "encoding.json").write_bytes((other / "encoding.json").read_bytes())
     with pytest.raises(InputError, match=r"shards\.json is of another encoding than encoding\.json"):
-        list(pipeline.decode_shards(output, TOKENIZER))
+        list(bpe_pipeline.decode_shards(output, TOKENIZER))
     (output / "encoding.json").unlink()  # shards alone, as they are copied
-    assert list(pipeline.decode_shards(output, TOKENIZER))
+    assert list(bpe_pipeline.decode_shards(output, TOKENIZER))
     (output / "shard-00009.npy").write_bytes((output / "shard-00000.npy").read_bytes())
     with pytest.raises(InputError, match=r"shard-00009\.npy is not among the shards of .*: name one that shards\.json"):
-        list(pipeline.decode_shards(output / "shard-00009.npy", TOKENIZER))
+        list(bpe_pipeline.decode_shards(output / "shard-00009.npy", TOKENIZER))

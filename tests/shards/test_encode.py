@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from encoded import EOT, IM, corpus_texts, everything, expected, read_shards, write_corpus
 
-import pipeline
-from pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
-from pipeline.run.options import RECORDS
-from pipeline.run.values import shard_formats
-from pipeline.shards.chunk_ids import Rest
-from pipeline.shards.formats import shard_format as format_of
-from pipeline.shards.formats.shard_format import IDS, Layout
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError, WorkerError
+from bpe_pipeline.run.options import RECORDS
+from bpe_pipeline.run.values import shard_formats
+from bpe_pipeline.shards.chunk_ids import Rest
+from bpe_pipeline.shards.formats import shard_format as format_of
+from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def write_text(path: Path, documents: int, words: int) -> Path:
     return path
 
 
-def test_long_row_is_encoded_in_blocks(tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
+def test_long_row_is_encoded_in_blocks(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
     """All ids of a value of 100 MB at once took ten times its size, beyond the limit."""
     rows = ["", "é", peers.generated_text(5, 9000) * 12 + f"{EOT}語", "", f"{EOT}b{IM}"]
     pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet")
@@ -46,9 +46,9 @@ def test_long_row_is_encoded_in_blocks(tokenizer: pipeline.Tokenizer, tmp_path: 
         own(self, ids, ends)
 
     monkeypatch.setattr(Rest, "add", add)
-    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
-    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_IDS", 100)
-    pipeline.encode_corpus(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)
+    monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
+    monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_IDS", 100)
+    bpe_pipeline.encode_corpus(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)
     assert read_shards(tmp_path / "shards") == expected(tokenizer, rows)
     assert max(blocks) < sum(blocks) / 2
 
@@ -56,11 +56,11 @@ def test_long_row_is_encoded_in_blocks(tokenizer: pipeline.Tokenizer, tmp_path: 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.parametrize("shard_format", sorted(shard_formats()))
 def test_shards_hold_the_ids_of_encode(
-    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_format: str
+    corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, shard_format: str
 ) -> None:
     output, ids = tmp_path / "shards", expected(tokenizer, corpus_texts())
     options = {"shard_format": shard_format, "shard_size": 1000, "chunk_size": 700, "workers": 2}
-    result = pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    result = bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
     assert read_shards(output) == ids
     assert (result.tokens, result.documents) == (len(ids), ids.count(tokenizer.special_tokens[EOT]))
     losses = {"records_without_field": 2, "replacements": 3, "files_empty": 1}
@@ -69,14 +69,14 @@ def test_shards_hold_the_ids_of_encode(
     assert max(sizes) <= 1000
     if not format_of(shard_format).rows:
         assert set(sizes[:-1]) == {1000}
-    assert b"".join(pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
+    assert b"".join(bpe_pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.processes
 @pytest.mark.parametrize("prepared", [False, True])
 def test_bytes_do_not_depend_on_workers(
-    corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path, prepared: bool
+    corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, prepared: bool
 ) -> None:
     """Nor do those of a tokenizer that changes texts before it cuts them."""
     texts, separator = corpus_texts(), EOT
@@ -86,17 +86,19 @@ def test_bytes_do_not_depend_on_workers(
         corpus.write_bytes(texts[0])
     options = {"shard_format": "bin", "documents": "offsets", "shard_size": 777, "separator": separator}
     for name, chunk_size, workers in (("one", 900, 2), ("two", 1 << 20, 3)):
-        pipeline.encode_corpus(corpus, tokenizer, tmp_path / name, chunk_size=chunk_size, workers=workers, **options)
+        bpe_pipeline.encode_corpus(
+            corpus, tokenizer, tmp_path / name, chunk_size=chunk_size, workers=workers, **options
+        )
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
     ids, end = expected(tokenizer, texts, separator), tokenizer.special_tokens[separator]
     assert read_shards(tmp_path / "one") == [id_ for id_ in ids if id_ != end]
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
-def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_offsets_separate_documents(corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     output, options = tmp_path / "shards", {"documents": "offsets", "shard_size": 900, "chunk_size": 300}
-    result = pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    result = bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
     ids, ends = [], [0]
     for shard in result.shards:
         own, offsets = (numpy.load(output / str(name)).tolist() for name in (shard.name, shard.offsets))
@@ -109,12 +111,12 @@ def test_offsets_separate_documents(corpus: Path, tokenizer: pipeline.Tokenizer,
 
 
 @pytest.mark.parametrize("added", [None, "rules"])
-def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path: Path, added: str | None) -> None:
+def test_skipped_documents_leave_no_ids(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, added: str | None) -> None:
     """Nor where the tokenizer changes texts before it cuts them."""
     ours, separator = (published.pair("qwen2", added)[1], published.EOT) if added else (tokenizer, EOT)
     path, bad = tmp_path / "a.txt", peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
     path.write_bytes(separator.encode().join(["cafe\u0301".encode(), bad, b"two"]))
-    encode = partial(pipeline.encode_corpus, path, ours, separator=separator, workers=1)
+    encode = partial(bpe_pipeline.encode_corpus, path, ours, separator=separator, workers=1)
     for chunk_size in (1 << 10, 1 << 20):
         output = tmp_path / str(chunk_size)
         result = encode(output, errors="skip", chunk_size=chunk_size)
@@ -129,21 +131,25 @@ def test_skipped_documents_leave_no_ids(tokenizer: pipeline.Tokenizer, tmp_path:
 def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
     text = write_text(tmp_path / "a.txt", 3, 300)
     with pytest.warns(UserWarning, match="regex package"):
-        tokenizer = pipeline.train(text, output=tmp_path / "run", vocab_size=400, pattern=r"(?<=x)y| ?\w+|\s+|[^\w\s]+")
+        tokenizer = bpe_pipeline.train(
+            text, output=tmp_path / "run", vocab_size=400, pattern=r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
+        )
     with pytest.warns(UserWarning, match="regex package"):
-        pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
+        bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
     assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
 
 
 def test_ids_of_four_bytes(tmp_path: Path) -> None:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
-    tokenizer = pipeline.Tokenizer.from_merges(merges, [EOT])
+    tokenizer = bpe_pipeline.Tokenizer.from_merges(merges, [EOT])
     text = write_text(tmp_path / "a.txt", 1, 20)
     for shard_format in shard_formats():
         output = tmp_path / shard_format
-        assert pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
+        assert (
+            bpe_pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
+        )
         assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
-    encoded = pipeline.encode_files(text, tokenizer)
+    encoded = bpe_pipeline.encode_files(text, tokenizer)
     assert (encoded.ids.format, encoded.ids.tolist()) == ("I", expected(tokenizer, [text.read_bytes()]))
 
 
@@ -186,26 +192,26 @@ def test_command_refuses_unfit_options(saved: Path, tmp_path: Path) -> None:
     assert everything(output) == before
 
 
-def test_options_of_other_commands_are_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_options_of_other_commands_are_refused(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_text("one")
     for name, value in {"vocab_size": 300, "pattern": "gpt2", "special_tokens": [EOT], "dry_run": True}.items():
         with pytest.raises(UsageError, match=f"option '{name}' means nothing here"):
-            pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", **{name: value})
+            bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", **{name: value})
     for inputs, output in ((None, tmp_path / "shards"), (text, None)):
         with pytest.raises(UsageError, match=r"(inputs|output): expected a value, not None"):
-            pipeline.encode_corpus(inputs, tokenizer, output)  # type: ignore[arg-type]
+            bpe_pipeline.encode_corpus(inputs, tokenizer, output)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="dry_run is for the command: use bpe-pipeline train --dry-run"):
-        pipeline.train(text, dry_run=True)
-    for call in (pipeline.train, pipeline.merge_run, pipeline.train_from_iterator):
+        bpe_pipeline.train(text, dry_run=True)
+    for call in (bpe_pipeline.train, bpe_pipeline.merge_run, bpe_pipeline.train_from_iterator):
         with pytest.raises(UsageError, match="option 'shard_size' means nothing here"):
             call(text, output=tmp_path / "run", shard_size=10)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
 
 
-def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_directory_of_another_corpus_is_refused(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     one, two = (write_text(tmp_path / f"{name}.txt", 1, 20) for name in ("one", "two"))
-    output, encode = tmp_path / "shards", partial(pipeline.encode_corpus, workers=1)
+    output, encode = tmp_path / "shards", partial(bpe_pipeline.encode_corpus, workers=1)
     encode(one, tokenizer, output)
     with pytest.raises(RunDirectoryError, match=r"another corpus, without .*two\.txt"):
         encode([one, two], tokenizer, output)
@@ -216,27 +222,27 @@ def test_directory_of_another_corpus_is_refused(tokenizer: pipeline.Tokenizer, t
     (output / "encoding.json").unlink()
     with pytest.raises(RunDirectoryError, match="somebody else's"):
         encode(one, tokenizer, output)
-    run = pipeline.import_counts({"low": 3}, output=tmp_path / "run")
+    run = bpe_pipeline.import_counts({"low": 3}, output=tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"is a run \(run.json\)"):
         encode(one, tokenizer, run, overwrite=True)
 
 
-def test_tokenizer_without_special_tokens_has_offsets(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_tokenizer_without_special_tokens_has_offsets(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     text, output = write_text(tmp_path / "a.txt", 1, 20), tmp_path / "bare"
-    bare = pipeline.Tokenizer.from_merges([(b"o", b"n")])
+    bare = bpe_pipeline.Tokenizer.from_merges([(b"o", b"n")])
     with pytest.raises(UsageError, match="no special token to write after each document"):
-        pipeline.encode_corpus(text, bare, output)
-    pipeline.encode_corpus(text, bare, output, documents="offsets")
+        bpe_pipeline.encode_corpus(text, bare, output)
+    bpe_pipeline.encode_corpus(text, bare, output, documents="offsets")
     with pytest.raises(InputError, match="another tokenizer"):
-        list(pipeline.decode_shards(output, tokenizer))
-    assert b"".join(pipeline.decode_shards(output, bare)) == text.read_bytes()
+        list(bpe_pipeline.decode_shards(output, tokenizer))
+    assert b"".join(bpe_pipeline.decode_shards(output, bare)) == text.read_bytes()
 
 
-def test_damaged_part_is_encoded_again(tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
+def test_damaged_part_is_encoded_again(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
     text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
-    encode = partial(pipeline.encode_corpus, text, tokenizer, output, chunk_size=1000, repeat=2)
+    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, output, chunk_size=1000, repeat=2)
     with monkeypatch.context() as patched:
-        patched.setattr("pipeline.shards.encode.write_shard", lambda _: 1 // 0)
+        patched.setattr("bpe_pipeline.shards.encode.write_shard", lambda _: 1 // 0)
         with pytest.raises(WorkerError, match="ZeroDivisionError"):
             encode()
     parts = sorted((output / "parts").iterdir())
@@ -297,9 +303,11 @@ def test_long_row_keeps_to_the_limit_that_the_refusal_names(saved: Path, tmp_pat
     "options",
     [{}, {"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}],
 )
-def test_missing_or_damaged_shards_are_written_again(tokenizer: pipeline.Tokenizer, tmp_path: Path, options) -> None:
+def test_missing_or_damaged_shards_are_written_again(
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, options
+) -> None:
     text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
-    encode = partial(pipeline.encode_corpus, text, tokenizer, output, shard_size=1000, **options)
+    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, output, shard_size=1000, **options)
     encode()
     encode()  # without a warning
     before = everything(output)
@@ -326,18 +334,18 @@ def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
     text, ranks = tmp_path / "a.txt", tmp_path / "bytes.tiktoken"
     text.write_text("one")
     ranks.write_text("".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)))
-    sparse = pipeline.Tokenizer.from_tiktoken_file(ranks, pattern="gpt2", special_tokens={EOT: 65535})
-    encoded = pipeline.encode_corpus(text, sparse, tmp_path / "shards", workers=1)
+    sparse = bpe_pipeline.Tokenizer.from_tiktoken_file(ranks, pattern="gpt2", special_tokens={EOT: 65535})
+    encoded = bpe_pipeline.encode_corpus(text, sparse, tmp_path / "shards", workers=1)
     assert (encoded.vocab_size, encoded.dtype) == (65536, "uint16")
     assert read_shards(tmp_path / "shards") == [*b"one", 65535]
 
 
-def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     texts = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"]
     path.write_text("".join(json.dumps({"page": {"body": text}}) + "\n" for text in texts))
     options = {"shard_format": "parquet", "documents": "offsets", "text_field": "page.body"}
-    encoded = pipeline.encode_corpus(path, tokenizer, tmp_path / "rows", **options)
+    encoded = bpe_pipeline.encode_corpus(path, tokenizer, tmp_path / "rows", **options)
     rows = pq.read_table(tmp_path / "rows" / "shard-00000.parquet").column("input_ids").to_pylist()
     assert rows == [tokenizer.encode(text) for text in ("hello world", "", "x", "y", "last")]
     assert encoded.documents == 5
@@ -345,7 +353,7 @@ def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: pipeline
 
 @pytest.mark.parametrize("shard_size", [1, 40, 100, 10**6])
 def test_rows_do_not_depend_on_the_size_of_shards(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, shard_size: int
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, shard_size: int
 ) -> None:
     """A shard is never smaller than a row; with `none` each document is a row, otherwise it is cut into whole rows."""
     text, row = tmp_path / "a.txt", 64
@@ -356,18 +364,18 @@ def test_rows_do_not_depend_on_the_size_of_shards(
     options = {"shard_format": "parquet", "sequence_length": row, "shard_size": shard_size, "workers": 1}
 
     def tables(pack: str) -> list[dict[str, list[list[int]]]]:
-        result = pipeline.encode_corpus(text, tokenizer, tmp_path / pack, pack=pack, chunk_size=700, **options)
+        result = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / pack, pack=pack, chunk_size=700, **options)
         return [pq.read_table(tmp_path / pack / shard.name).to_pydict() for shard in result.shards]
 
     assert [one for table in tables("none") for one in table["input_ids"]] == [one[:row] for one in documents]
-    pieces = [
+    pre_tokens = [
         [id_ for id_, own in zip(ids_of_row, numbers, strict=True) if own == number]
         for table in tables("best-fit")
         for ids_of_row, numbers in zip(table["input_ids"], table["document_ids"], strict=True)
         for number in range(1, max(numbers) + 1)
     ]
     cut = [one[start : start + row] for one in documents for start in range(0, len(one), row)]
-    assert sorted(pieces) == sorted(cut)
+    assert sorted(pre_tokens) == sorted(cut)
     whole = [one for table in tables("concat") for one in table["input_ids"]]
     assert whole == [ids[start : start + row] for start in range(0, len(ids) - row + 1, row)]
 
@@ -378,7 +386,7 @@ def test_lists_of_shard_formats_are_the_registry() -> None:
     layout = Layout({IDS: "uint16"})
     mapped = [name for name in shard_formats() if format_of(name).header(layout, 0) is not None]
     listed = "{}, {} and {}".format(*mapped)
-    assert f"in the formats {listed}, for training" in str(pipeline.open_shards.__doc__)
+    assert f"in the formats {listed}, for training" in str(bpe_pipeline.open_shards.__doc__)
     pages = Path(__file__).parents[2] / "docs" / "pages" / "how-to"
     page = (pages / "encoding.md").read_text(encoding="utf-8")
     table = page.partition("| `--shard-format` | content |")[2].partition("\n\n")[0]

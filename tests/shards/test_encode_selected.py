@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from selecting import selected
 
-import pipeline
-from pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from pipeline.corpus.documents import DocumentJudge
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from bpe_pipeline.corpus.documents import DocumentJudge
 
 END, MARK = "END", "MARK"  # in a text: the separator of a tokenizer, and another token of it
 PARTS = [END, END, MARK, "ab", " er", "é", "日本", "\n", "x1 y2 z3"]
@@ -57,7 +57,7 @@ def test_any_text_in_any_chunks(tokenizer, tmp_path_factory, texts, kind, made, 
     for complement in complements:
         of_side = DocumentJudge(**{**vars(judge), "complement": complement})
         parts = [selected([text.encode()], of_side, [names[0].encode()], [names[1].encode()]) for text in texts]
-        made_ids = pipeline.encode_files(home, ours, **{**options, "complement": complement})
+        made_ids = bpe_pipeline.encode_files(home, ours, **{**options, "complement": complement})
         assert made_ids.ids.tolist() == expected(ours, [part.text for part in parts if part.text], names[0])
         documents.update(document for part in parts for document, _ in part.documents)
     if complements[1:] and judge.max_document_chars is None:
@@ -67,7 +67,7 @@ def test_any_text_in_any_chunks(tokenizer, tmp_path_factory, texts, kind, made, 
 def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
     documents = [f"{number} low lower" + " lowest" * (number % 50) for number in range(400)]
     home, options = write(tmp_path, ["<|endoftext|>".join(documents)], "txt"), {"sample": 0.3, "seed": 4}
-    tokenizer = pipeline.train(home / "0.txt", output=tmp_path / "run", vocab_size=300, **options)
+    tokenizer = bpe_pipeline.train(home / "0.txt", output=tmp_path / "run", vocab_size=300, **options)
     found = selected([one.encode() for one in documents], DocumentJudge(**options), [])
     shards = {}
     for name, more in {
@@ -77,8 +77,8 @@ def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
         "cut": options | {"max_document_chars": 12, "chunk_size": 900},
     }.items():
         output = tmp_path / "shards" / name
-        corpus = pipeline.encode_corpus(home / "0.txt", tmp_path / "run", output, **more)
-        decoded = b"".join(pipeline.decode_shards(output, tokenizer)).decode().split("<|endoftext|>")
+        corpus = bpe_pipeline.encode_corpus(home / "0.txt", tmp_path / "run", output, **more)
+        decoded = b"".join(bpe_pipeline.decode_shards(output, tokenizer)).decode().split("<|endoftext|>")
         shards[name] = corpus, sorted(decoded[:-1])
     taken = sorted(document.decode() for document, _ in found.documents)
     assert shards["sample"][1] == shards["shuffled"][1] == taken
@@ -87,17 +87,17 @@ def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
     assert vars(shards["sample"][0].not_taken) == found.not_taken()
     assert shards["cut"][0].not_taken.cut_documents == sum(len(text) > 12 for text in taken)
     with pytest.raises(RunDirectoryError, match=r"with --sample 0.3, not 0.4"):
-        pipeline.encode_corpus(home / "0.txt", tmp_path / "run", tmp_path / "shards" / "sample", sample=0.4, seed=4)
+        bpe_pipeline.encode_corpus(home / "0.txt", tmp_path / "run", tmp_path / "shards" / "sample", sample=0.4, seed=4)
 
 
 @pytest.mark.parametrize("sample", [None, "1GB"])
 def test_the_complement_of_everything_is_refused(saved: Path, tmp_path: Path, sample: Any) -> None:
     (tmp_path / "a.txt").write_text("some text")
     with pytest.raises(UsageError, match="--complement takes the documents that --sample leaves out"):
-        pipeline.encode_corpus(tmp_path / "a.txt", saved, tmp_path / "shards", sample=sample, complement=True)
+        bpe_pipeline.encode_corpus(tmp_path / "a.txt", saved, tmp_path / "shards", sample=sample, complement=True)
 
 
 def test_an_empty_sample_says_so_with_numbers(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text")
     with pytest.raises(InputError, match=r"the sample is empty: 1 document not in the sample \(9 B, 9 characters\)"):
-        pipeline.encode_corpus(tmp_path / "a.txt", saved, tmp_path / "shards", sample=0.001)
+        bpe_pipeline.encode_corpus(tmp_path / "a.txt", saved, tmp_path / "shards", sample=0.001)

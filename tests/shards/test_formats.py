@@ -2,11 +2,11 @@
 
 import pytest
 
-from pipeline.base.errors import InputError
-from pipeline.run.values import shard_formats
-from pipeline.shards.encoded_corpus import single_names, single_stems
-from pipeline.shards.formats import shard_format, single_format
-from pipeline.shards.formats.shard_format import IDS, Layout
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.run.values import shard_formats
+from bpe_pipeline.shards.encoded_corpus import single_names, single_stems
+from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 
 IDS_ALONE = Layout({IDS: "uint16"})
 WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)

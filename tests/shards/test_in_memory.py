@@ -17,27 +17,29 @@ from encoded import EOT, expected, read_shards, write_corpus, write_lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import InputError, UsageError
-from pipeline.base.events import warn_of
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.run.make_options import make_options
-from pipeline.run.options import EncodeFilesOptions
-from pipeline.run.plan import list_corpus
-from pipeline.shards import encode_worker, in_memory, ordered_ids
-from pipeline.shards.encode_worker import IdsTask
-from pipeline.shards.plan import cut_corpus
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.base.events import warn_of
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import EncodeFilesOptions
+from bpe_pipeline.run.plan import list_corpus
+from bpe_pipeline.shards import encode_worker, in_memory, ordered_ids
+from bpe_pipeline.shards.encode_worker import IdsTask
+from bpe_pipeline.shards.plan import cut_corpus
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.parametrize(("threads", "errors"), [(1, "replace"), (3, "replace"), (3, "skip")])
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
 def test_ids_are_those_of_the_shards(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, documents: str, threads: int, errors: str
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, documents: str, threads: int, errors: str
 ) -> None:
     corpus, options = write_corpus(tmp_path / "corpus"), {"documents": documents, "errors": errors}
-    encoded = pipeline.encode_files(corpus, tokenizer, chunk_size=700, workers=threads, **options)
-    shards = pipeline.encode_corpus(corpus, tokenizer, tmp_path / "shards", shard_format="bin", workers=1, **options)
+    encoded = bpe_pipeline.encode_files(corpus, tokenizer, chunk_size=700, workers=threads, **options)
+    shards = bpe_pipeline.encode_corpus(
+        corpus, tokenizer, tmp_path / "shards", shard_format="bin", workers=1, **options
+    )
     [shard] = shards.shards
     ids = read_shards(tmp_path / "shards")
     ends = [at + 1 for at, id_ in enumerate(ids) if id_ == tokenizer.special_tokens[EOT]]
@@ -53,15 +55,15 @@ def test_ids_are_those_of_the_shards(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text("ab's 1é日\n😀", max_size=30), min_size=1, max_size=20), st.integers(1, 200), st.integers(1, 4))
 def test_ids_do_not_depend_on_chunks_or_threads(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, texts: list[str], chunk_bytes: int, threads: int
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, texts: list[str], chunk_bytes: int, threads: int
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_text("x" + EOT.join(texts), newline="")
-    encoded = pipeline.encode_files(path, tokenizer, chunk_size=chunk_bytes, workers=threads)
+    encoded = bpe_pipeline.encode_files(path, tokenizer, chunk_size=chunk_bytes, workers=threads)
     assert encoded.ids.tolist() == expected(tokenizer, [path.read_bytes()])
 
 
-REGEX = pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"ab", b"a")], [EOT], pattern=r"(?<!x)\w+|\W|x")
+REGEX = bpe_pipeline.Tokenizer.from_merges([(b"a", b"b"), (b"ab", b"a")], [EOT], pattern=r"(?<!x)\w+|\W|x")
 
 
 @pytest.mark.parametrize("name", ["qwen2", "deepseek", "coder", "space in front", "regex"])
@@ -72,11 +74,11 @@ def test_tokenizers_of_other_trainers(tmp_path: Path, name: str) -> None:
     path = write_lines(tmp_path / "a.jsonl", texts)
     warned = pytest.warns(UserWarning, match="the pattern runs on the regex package, slower")
     with warned if ours is REGEX else nullcontext():
-        encoded = pipeline.encode_files(path, ours, documents="offsets", workers=2, chunk_size=500)
+        encoded = bpe_pipeline.encode_files(path, ours, documents="offsets", workers=2, chunk_size=500)
     assert [row.tolist() for row in encoded] == [ours.encode(text) for text in texts]
 
 
-def test_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
+def test_interruption_does_not_wait_for_chunks(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
     """A thread whose result is no longer wanted ends with its current block."""
     ended: list[str] = []
 
@@ -103,9 +105,9 @@ def test_interruption_does_not_wait_for_chunks(tokenizer: pipeline.Tokenizer, tm
     assert 1 <= len(ended) <= 3  # of those that had started: two threads, and one that was given the next chunk
 
 
-def test_result_is_a_sequence_of_documents(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_result_is_a_sequence_of_documents(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", texts := ["one", "two two", "three"])
-    encoded = pipeline.encode_files(path, tokenizer, documents="offsets")
+    encoded = bpe_pipeline.encode_files(path, tokenizer, documents="offsets")
     assert [tokenizer.decode(row) for row in [*encoded, encoded[-1]]] == [*texts, "three"]
     assert [tokenizer.decode(row) for row in encoded[:2]] == texts[:2]
     with pytest.raises(IndexError):
@@ -121,30 +123,30 @@ def invalid(tmp_path: Path) -> Path:
     return tmp_path / "a.txt"
 
 
-def test_altered_input_is_counted_or_an_error(tokenizer: pipeline.Tokenizer, invalid: Path) -> None:
-    assert pipeline.encode_files(invalid, tokenizer).losses["replacements"]["count"] == 1
+def test_altered_input_is_counted_or_an_error(tokenizer: bpe_pipeline.Tokenizer, invalid: Path) -> None:
+    assert bpe_pipeline.encode_files(invalid, tokenizer).losses["replacements"]["count"] == 1
     with pytest.raises(InputError, match="skipped or altered: 1 invalid UTF-8 sequence replaced"):
-        pipeline.encode_files(invalid, tokenizer, fail_on_loss=True)
+        bpe_pipeline.encode_files(invalid, tokenizer, fail_on_loss=True)
     with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or"):
-        pipeline.encode_files([invalid] * 3, tokenizer, workers=2, errors="strict")
+        bpe_pipeline.encode_files([invalid] * 3, tokenizer, workers=2, errors="strict")
 
 
 @pytest.mark.parametrize("option", ["output", "shard_size", "vocab_size", "ray"])
-def test_options_of_shards_mean_nothing(tokenizer: pipeline.Tokenizer, invalid: Path, option: str) -> None:
+def test_options_of_shards_mean_nothing(tokenizer: bpe_pipeline.Tokenizer, invalid: Path, option: str) -> None:
     with pytest.raises(UsageError, match="means nothing"):
-        pipeline.encode_files(invalid, tokenizer, **{option: 300})
+        bpe_pipeline.encode_files(invalid, tokenizer, **{option: 300})
 
 
-def test_inputs_without_text_are_named(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_inputs_without_text_are_named(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "rowless.parquet")
     with pytest.raises(InputError, match=r"the corpus is empty: .*rowless\.parquet has no rows"):
-        pipeline.encode_files(tmp_path / "rowless.parquet", tokenizer)
+        bpe_pipeline.encode_files(tmp_path / "rowless.parquet", tokenizer)
     with pytest.raises(InputError, match=r"none\.txt does not exist"):
-        pipeline.encode_files(tmp_path / "none.txt", tokenizer)
+        bpe_pipeline.encode_files(tmp_path / "none.txt", tokenizer)
     with pytest.raises(UsageError, match="names of files"):
-        pipeline.encode_files("-", tokenizer)
+        bpe_pipeline.encode_files("-", tokenizer)
 
 
-def test_a_limit_below_the_tokenizer_is_refused(tokenizer: pipeline.Tokenizer, invalid: Path) -> None:
+def test_a_limit_below_the_tokenizer_is_refused(tokenizer: bpe_pipeline.Tokenizer, invalid: Path) -> None:
     with pytest.raises(UsageError, match="too small: encoding with a tokenizer of"):
-        pipeline.encode_files(invalid, tokenizer, memory_limit="80MiB")
+        bpe_pipeline.encode_files(invalid, tokenizer, memory_limit="80MiB")

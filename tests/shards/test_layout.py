@@ -11,13 +11,13 @@ from encoded import shard_borders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.base.errors import RunDirectoryError
-from pipeline.counts.chunk_statistics import ChunkStatistics
-from pipeline.shards.borders import Whole, longest_document, plan_shards
-from pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from pipeline.shards.ids_file import IdsWriter, StoredIds, part_of
-from pipeline.shards.ids_in_order import Slice, open_part
-from pipeline.shards.packing import NUMBERS, POSITIONS, PackedRows, Packer
+from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.shards.borders import Whole, longest_document, plan_shards
+from bpe_pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
+from bpe_pipeline.shards.ids_file import IdsWriter, StoredIds, part_of
+from bpe_pipeline.shards.ids_in_order import Slice, open_part
+from bpe_pipeline.shards.packing import NUMBERS, POSITIONS, PackedRows, Packer
 
 # Parts: blocks, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
@@ -145,7 +145,7 @@ def test_parts_know_the_longest_document(
     tmp_path: Path, monkeypatch, parts: list[list[tuple[list[int], int]]], short: int
 ) -> None:
     """Also one that continues in other parts, or does not end."""
-    monkeypatch.setattr("pipeline.shards.ids_file._SHORT", short)
+    monkeypatch.setattr("bpe_pipeline.shards.ids_file._SHORT", short)
     sizes, own = [0], []
     for number, blocks in enumerate(parts):
         write(path := tmp_path / str(number), blocks, 0)
@@ -213,9 +213,9 @@ def test_best_fit_keeps_documents_whole(sizes: list[int], row: int, cuts: list[i
             assert [places[at] for at in own] == list(range(len(own)))
             found.append(ids[own[0] : own[-1] + 1])
     assert sorted(found) == wanted
-    assert [piece[0] for piece in found if piece == min(found)] == [0] * bool(found)
+    assert [pre_token[0] for pre_token in found if pre_token == min(found)] == [0] * bool(found)
     assert packer.cost()["padded"] == sum(row.count(PAD) for row in rows)
-    # No two rows would fit in one: otherwise the fuller had taken the longest piece of the other.
+    # No two rows would fit in one: otherwise the fuller had taken the longest pre-token of the other.
     filled = sorted(sum(id_ != PAD for id_ in one) for one in rows)
     assert sum(filled[:2]) > row or len(rows) < 2
 
@@ -250,7 +250,7 @@ def test_concat_cuts_documents_end_to_end(sizes: list[int], row: int, cuts: list
 
 
 def test_windows_bound_what_is_packed_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.shards.packing._WINDOW_TOKENS", 1)
-    monkeypatch.setattr("pipeline.shards.packing._WINDOW_ROWS", 2)
+    monkeypatch.setattr("bpe_pipeline.shards.packing._WINDOW_TOKENS", 1)
+    monkeypatch.setattr("bpe_pipeline.shards.packing._WINDOW_ROWS", 2)
     rows, _, _, _ = packed([6, 6, 6, 4, 4, 4], "best-fit", 10, [])
     assert [sum(id_ != PAD for id_ in row) for row in rows] == [10, 6, 6, 8]  # windows of 22 and 8 tokens

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from peers import generated_text
 
-import pipeline
-from pipeline.base.errors import InputError, UsageError
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, UsageError
 
 numpy = pytest.importorskip("numpy")
 TEXTS = [generated_text(seed, 60) for seed in range(8)]
@@ -26,7 +26,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {name: home / name for name in ("npy", "bin", "megatron", "one.bin", "rows")}
     for name, output in made.items():
         options = {"rows": {"sequence_length": 16}, "one.bin": {}}.get(name, {"shard_format": name})
-        pipeline.encode_corpus(home / "a.txt", TOKENIZER, output, shard_size=700, workers=1, **options)
+        bpe_pipeline.encode_corpus(home / "a.txt", TOKENIZER, output, shard_size=700, workers=1, **options)
     return made
 
 
@@ -36,7 +36,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_slices_are_those_of_a_list(
     sets: dict[str, Path], name: str, start: int, stop: int, step: int, at: st.DataObject
 ) -> None:
-    shards = pipeline.open_shards(sets[name])
+    shards = bpe_pipeline.open_shards(sets[name])
     assert len(shards) == len(IDS)
     assert shards[start:stop:step].tolist() == IDS[start:stop:step]
     index = at.draw(st.integers(-len(IDS), len(IDS) - 1))
@@ -44,14 +44,14 @@ def test_slices_are_those_of_a_list(
 
 
 def test_shards_are_shown_with_their_sizes(sets: dict[str, Path]) -> None:
-    shards = pipeline.open_shards([sets["npy"], sets["one.bin"]])
+    shards = bpe_pipeline.open_shards([sets["npy"], sets["one.bin"]])
     files = len(shards.files)
     assert repr(shards) == f"<Shards: {2 * len(IDS):,} ids below {len(TOKENIZER):,} in 2 sets, {files} files>"
-    assert repr(pipeline.open_shards(sets["rows"])).endswith(" files, rows of 16>")
+    assert repr(bpe_pipeline.open_shards(sets["rows"])).endswith(" files, rows of 16>")
 
 
 def test_windows_are_random_parts_of_the_ids(sets: dict[str, Path]) -> None:
-    windows = pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
+    windows = bpe_pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
     lists = {tuple(window.tolist()) for window in windows}
     assert lists <= {tuple(IDS[start : start + 33]) for start in range(len(IDS) - 32)}
     assert len(lists) > 300
@@ -60,16 +60,16 @@ def test_windows_are_random_parts_of_the_ids(sets: dict[str, Path]) -> None:
 
 
 def test_windows_are_the_same_in_other_processes_and_formats(sets: dict[str, Path]) -> None:
-    windows = pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
+    windows = bpe_pipeline.open_shards(sets["bin"]).windows(33, count=500, seed=1)
     lists = [window.tolist() for window in windows]
     again = pickle.loads(pickle.dumps(windows))
     assert [window.tolist() for window in again[:50]] == lists[:50]
-    assert pipeline.open_shards(sets["npy"]).windows(33, count=500, seed=1)[499].tolist() == lists[499]
+    assert bpe_pipeline.open_shards(sets["npy"]).windows(33, count=500, seed=1)[499].tolist() == lists[499]
 
 
 def test_rows_and_windows_are_int64_as_pytorch_takes_them(sets: dict[str, Path]) -> None:
-    assert pipeline.open_shards(sets["bin"]).windows(33)[-1].dtype == numpy.int64
-    assert pipeline.open_shards(sets["rows"]).rows()[0].dtype == numpy.int64
+    assert bpe_pipeline.open_shards(sets["bin"]).windows(33)[-1].dtype == numpy.int64
+    assert bpe_pipeline.open_shards(sets["rows"]).rows()[0].dtype == numpy.int64
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_rows_and_windows_are_int64_as_pytorch_takes_them(sets: dict[str, Path])
 )
 def test_unfit_windows_are_refused(sets: dict[str, Path], tokens: Any, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"windows of .* ids that there are|count|seed"):
-        pipeline.open_shards(sets["npy"]).windows(tokens, **options)
+        bpe_pipeline.open_shards(sets["npy"]).windows(tokens, **options)
 
 
 def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("x" * 900)
-    pipeline.encode_corpus(tmp_path / "b.txt", TOKENIZER, tmp_path / "b", workers=1)
-    both = pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=[1, 3])
+    bpe_pipeline.encode_corpus(tmp_path / "b.txt", TOKENIZER, tmp_path / "b", workers=1)
+    both = bpe_pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=[1, 3])
     assert len(both) == len(IDS) + 901
     assert both[len(IDS) - 2 : len(IDS) + 3].tolist() == [*IDS[-2:], *TOKENIZER.encode("xxx")]
     x = TOKENIZER.encode("x")[0]
@@ -97,20 +97,20 @@ def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> Non
     assert 0.7 < share < 0.8
     for weights in ([1], [0, 0], [1, -1], [1, math.inf], [1, math.nan], [1e308, 1e308], [1, 10**400]):
         with pytest.raises(UsageError, match="weights"):
-            pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=weights)
+            bpe_pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=weights)
 
 
 def test_rows_are_the_rows_of_the_shards(sets: dict[str, Path]) -> None:
-    rows = pipeline.open_shards(sets["rows"]).rows()
+    rows = bpe_pipeline.open_shards(sets["rows"]).rows()
     assert [row.tolist() for row in rows] == [IDS[at : at + 16] for at in range(0, len(IDS) // 16 * 16, 16)]
     assert numpy.load(sets["rows"] / "shard-00000.npy").shape == (43, 16)
     with pytest.raises(UsageError, match="no rows"):
-        pipeline.open_shards(sets["npy"]).rows()
+        bpe_pipeline.open_shards(sets["npy"]).rows()
 
 
 def test_torch_loads_windows(sets: dict[str, Path]) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    windows = pipeline.open_shards(sets["bin"]).windows(17, count=40)
+    windows = bpe_pipeline.open_shards(sets["bin"]).windows(17, count=40)
     loader = torch.utils.data.DataLoader(windows, batch_size=8, num_workers=1, multiprocessing_context="spawn")
     batches = [batch.tolist() for batch in loader]
     assert [row for batch in batches for row in batch] == [window.tolist() for window in windows]
@@ -118,35 +118,35 @@ def test_torch_loads_windows(sets: dict[str, Path]) -> None:
 
 def test_formats_with_readers_of_their_own_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
     text = sets["npy"].parent / "a.txt"
-    pipeline.encode_corpus(text, TOKENIZER, tmp_path / "rows", shard_format="parquet", workers=1)
+    bpe_pipeline.encode_corpus(text, TOKENIZER, tmp_path / "rows", shard_format="parquet", workers=1)
     with pytest.raises(
         InputError, match="of the format parquet, whose own reader reads it; open_shards maps npy, bin,"
     ):
-        pipeline.open_shards(tmp_path / "rows")
+        bpe_pipeline.open_shards(tmp_path / "rows")
     with pytest.raises(InputError, match="is no local directory of shards"):
-        pipeline.open_shards(tmp_path)
+        bpe_pipeline.open_shards(tmp_path)
 
 
 def test_a_shard_that_was_cut_is_refused(sets: dict[str, Path], tmp_path: Path) -> None:
-    pipeline.encode_corpus(sets["npy"].parent / "a.txt", TOKENIZER, tmp_path / "cut", workers=1)
+    bpe_pipeline.encode_corpus(sets["npy"].parent / "a.txt", TOKENIZER, tmp_path / "cut", workers=1)
     (tmp_path / "cut" / "shard-00000.npy").write_bytes(b"x" * 300)
     with pytest.raises(InputError, match="cannot be mapped"):
-        pipeline.open_shards(tmp_path / "cut")[0]
+        bpe_pipeline.open_shards(tmp_path / "cut")[0]
 
 
 def test_sets_of_different_types_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
-    many = pipeline.Tokenizer.from_merges([], [EOT, *(f"<{number}>" for number in range(1 << 16))])
-    pipeline.encode_corpus(sets["npy"].parent / "a.txt", many, tmp_path / "many", workers=1)
+    many = bpe_pipeline.Tokenizer.from_merges([], [EOT, *(f"<{number}>" for number in range(1 << 16))])
+    bpe_pipeline.encode_corpus(sets["npy"].parent / "a.txt", many, tmp_path / "many", workers=1)
     with pytest.raises(InputError, match="the sets have ids of different types: encode them with one tokenizer"):
-        pipeline.open_shards([sets["npy"], tmp_path / "many"])
+        bpe_pipeline.open_shards([sets["npy"], tmp_path / "many"])
 
 
 def test_validation_is_a_set_of_its_own(sets: dict[str, Path], tmp_path: Path) -> None:
     text = sets["npy"].parent / "a.txt"
     for name in ("shards", "train.bin"):
-        encoded = pipeline.encode_corpus(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1)
+        encoded = bpe_pipeline.encode_corpus(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1)
         other = tmp_path / ("val.bin" if name == "train.bin" else "shards/validation")
-        train, validation = pipeline.open_shards(tmp_path / name), pipeline.open_shards(other)
+        train, validation = bpe_pipeline.open_shards(tmp_path / name), bpe_pipeline.open_shards(other)
         assert len(train) + len(validation) == encoded.tokens == len(IDS)
         assert sorted([*train, *validation]) == sorted(IDS)
         assert len(validation) > 0

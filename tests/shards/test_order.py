@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from peers import generated_text
 
-import pipeline
-from pipeline import _core
-from pipeline.base.errors import RunDirectoryError, UsageError
+import bpe_pipeline
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 
 END = TOKENIZER.special_tokens[EOT]
 
@@ -68,7 +68,7 @@ def corpus(tmp_path: Path) -> Path:
 def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: Path) -> None:
     found = {}
     for name, seed in {"a": 1, "b": 1, "c": 2}.items():
-        pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=True, seed=seed, chunk_size=4000)
+        bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=True, seed=seed, chunk_size=4000)
         found[name] = documents(read_shards(tmp_path / name))
         assert Counter(found[name]) == Counter(TEXTS)
     assert found["a"] == found["b"] != found["c"]
@@ -80,39 +80,41 @@ def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: 
 
 
 def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, tmp_path: Path) -> None:
-    encoded = pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "o", shuffle=True, seed=5, repeat=3, chunk_size=4000)
+    encoded = bpe_pipeline.encode_corpus(
+        corpus, TOKENIZER, tmp_path / "o", shuffle=True, seed=5, repeat=3, chunk_size=4000
+    )
     found = documents(read_shards(tmp_path / "o"))
     epochs = [found[start : start + 300] for start in (0, 300, 600)]
     assert all(Counter(epoch) == Counter(TEXTS) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert encoded.documents == 900
-    pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=True, seed=5)
+    bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=True, seed=5)
     assert documents(read_shards(tmp_path / "one")) == epochs[0]
-    pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
+    bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
     assert documents(read_shards(tmp_path / "plain")) == TEXTS * 2
 
 
 def test_weights_are_of_inputs(tmp_path: Path) -> None:
     inputs = [write_lines(tmp_path / "one.jsonl", TEXTS[:100]), write_lines(tmp_path / "two.jsonl", TEXTS[100:])]
     for name, options in {"plain": {}, "shuffled": {"shuffle": True, "seed": 1}}.items():
-        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
+        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
         found = Counter(documents(read_shards(tmp_path / name)))
         assert all(found[text] in (2, 3) for text in TEXTS[:100])
         assert 20 < sum(found[text] == 3 for text in TEXTS[:100]) < 80
         assert all(found[text] in (0, 1) for text in TEXTS[100:])
         assert 25 < sum(found[text] for text in TEXTS[100:]) < 80
-    pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "seed", weights=["5/2", 0.25], seed=1)
+    bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "seed", weights=["5/2", 0.25], seed=1)
     assert read_shards(tmp_path / "seed") != read_shards(tmp_path / "plain")
     for seed in (0, 7):  # no choice depends on it
-        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "all", seed=seed)
-    pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
+        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "all", seed=seed)
+    bpe_pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
     assert documents(read_shards(tmp_path / "none")) == TEXTS[:100]
     with pytest.raises(UsageError, match="a document is written at most 1,000 times"):
-        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1001, 1])
+        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1001, 1])
     with pytest.raises(UsageError, match="1 weight for 2 inputs"):
-        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
+        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
     with pytest.raises(RunDirectoryError, match="weight"):
-        pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
+        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
 
 
 def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
@@ -120,7 +122,7 @@ def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     for number, count in enumerate((200, 300)):
         corpus = write_lines(tmp_path / f"{number}.jsonl", [*TEXTS[250:], *TEXTS[:count]])
         output = tmp_path / str(number)
-        pipeline.encode_corpus(corpus, TOKENIZER, output, val_fraction=0.2, shard_format="bin", chunk_size=3000)
+        bpe_pipeline.encode_corpus(corpus, TOKENIZER, output, val_fraction=0.2, shard_format="bin", chunk_size=3000)
         train, validation = splits(output)
         assert Counter(train + validation) == Counter([*TEXTS[250:], *TEXTS[:count]])
         assert not {*train} & {*validation}
@@ -133,7 +135,7 @@ def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
     sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in TEXTS}
     options = {"val_tokens": 5000, "shuffle": True, "seed": 1, "repeat": 2, "shard_format": "bin"}
     for chunk_size in (2000, 100_000):
-        pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
+        bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
     assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
     train, validation = splits(tmp_path / "2000")
     assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
@@ -149,10 +151,12 @@ def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
 )
 def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=message):
-        pipeline.encode_corpus(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
+        bpe_pipeline.encode_corpus(
+            write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked
+        )
 
 
-PIECES = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
+PRE_TOKENS = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
 SHAPES = [
     {},
     {"sequence_length": 7},
@@ -178,7 +182,7 @@ OPTIONS = st.builds(
     shard_format=st.sampled_from(["bin", "npy", "arrow", "megatron", "mds", "parquet"]),
     documents=st.sampled_from(["offsets", "separator"]),
 )
-TEXT = st.lists(st.sampled_from(PIECES), min_size=1, max_size=60 if FULL else 30).map("".join).filter(str.strip)
+TEXT = st.lists(st.sampled_from(PRE_TOKENS), min_size=1, max_size=60 if FULL else 30).map("".join).filter(str.strip)
 
 
 @settings(max_examples=80 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -193,8 +197,8 @@ def test_one_answer_for_any_chunks_and_memory(
     for number, chunk_size in enumerate(chunks):
         with monkeypatch.context() as patched:
             if number and small:  # buckets of a few ids, too large for memory
-                patched.setattr("pipeline.shards.order._SMALL", 40)
-                patched.setattr("pipeline.shards.order._LARGE", 1 << 60)
-                patched.setattr("pipeline.shards.ids_in_order._IN_MEMORY", 10)
-            pipeline.encode_corpus(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
+                patched.setattr("bpe_pipeline.shards.order._SMALL", 40)
+                patched.setattr("bpe_pipeline.shards.order._LARGE", 1 << 60)
+                patched.setattr("bpe_pipeline.shards.ids_in_order._IN_MEMORY", 10)
+            bpe_pipeline.encode_corpus(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
     assert everything(home / "0") == everything(home / "1")

@@ -17,13 +17,13 @@ from encoded import EOT, everything, expected, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base import system
-from pipeline.base.errors import RunDirectoryError
-from pipeline.shards import ordered_writer
-from pipeline.shards.begun_shard import BegunShard
-from pipeline.shards.journal import Journal
-from pipeline.shards.ordered_shards import OrderedShards
+import bpe_pipeline
+from bpe_pipeline.base import system
+from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.shards import ordered_writer
+from bpe_pipeline.shards.begun_shard import BegunShard
+from bpe_pipeline.shards.journal import Journal
+from bpe_pipeline.shards.ordered_shards import OrderedShards
 
 
 def text_of(path: Path, documents: int, words: int = 150) -> Path:
@@ -36,8 +36,8 @@ def text_of(path: Path, documents: int, words: int = 150) -> Path:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal gets an entry for each block, and blocks are small."""
     monkeypatch.setattr(ordered_writer, "_PAUSE_S", -1.0)
-    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_IDS", 100)
-    monkeypatch.setattr("pipeline.shards.encode_worker._BLOCK_BYTES", 300)
+    monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_IDS", 100)
+    monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_BYTES", 300)
 
 
 FORMATS = ["npy", "bin", "parquet", "arrow", "megatron", "mds"]
@@ -90,14 +90,14 @@ def spoil(home: Path, seed: int) -> None:
 @settings(max_examples=300 if FULL else 8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(options=OPTIONS, rows=ROWS | st.just({}), chunk_size=st.integers(150, 3000), data=st.data())
 def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
-    tokenizer: pipeline.Tokenizer, tmp_path_factory, options, rows, chunk_size: int, data: st.DataObject
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path_factory, options, rows, chunk_size: int, data: st.DataObject
 ) -> None:
     """It stops at up to three entries of its journal, with other numbers of threads; what it wrote later is spoilt."""
     home = tmp_path_factory.mktemp("home")
     small = options["shard_size"] < 100
     text = text_of(home / "a.txt", 7, words=8 if small else 150)
     options = {**options, **rows, "chunk_size": chunk_size // (10 if small else 1)}
-    encode = partial(pipeline.encode_corpus, text, tokenizer, **options)
+    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, **options)
     whole, output = encode(home / "whole", workers=1), home / "stopped"
     for at in data.draw(st.lists(st.integers(0, 12), min_size=1, max_size=3), "entries"):
         with pytest.MonkeyPatch.context() as patched:
@@ -112,9 +112,9 @@ def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
 
 @pytest.mark.parametrize("name", ["shards", "all.bin"])
 @pytest.mark.usefixtures("small_blocks")
-def test_ids_are_those_of_the_definition(tokenizer: pipeline.Tokenizer, tmp_path: Path, name: str) -> None:
+def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, name: str) -> None:
     text = text_of(tmp_path / "a.txt", 30)
-    result = pipeline.encode_corpus(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
+    result = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
     wanted = expected(tokenizer, [text.read_bytes()])
     if name == "shards":
         assert read_shards(tmp_path / name) == wanted
@@ -128,21 +128,21 @@ def test_ids_are_those_of_the_definition(tokenizer: pipeline.Tokenizer, tmp_path
 
 
 def test_directories_are_synced_for_entries_of_the_journal_not_for_shards(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch
 ) -> None:
     text, flush, synced = text_of(tmp_path / "a.txt", 4, words=30), system.flush, list[Path]()
     monkeypatch.setattr(system, "flush", lambda path: synced.append(path) or flush(path))
-    result = pipeline.encode_corpus(text, tokenizer, tmp_path / "out", shard_size=5, chunk_size=200, workers=1)
+    result = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / "out", shard_size=5, chunk_size=200, workers=1)
     assert len(result.shards) > 50
     assert synced.count(tmp_path / "out") < 15
 
 
 @pytest.fixture
-def stopped(tokenizer: pipeline.Tokenizer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
+def stopped(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Any]:
     """What encodes a text into shards; it was stopped once, when two shards were finished and a third one begun."""
     request.getfixturevalue("small_blocks")
     text, output = text_of(tmp_path / "a.txt", 9), tmp_path / "out"
-    encode = partial(pipeline.encode_corpus, text, tokenizer, output, shard_size=900, chunk_size=700, workers=1)
+    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, output, shard_size=900, chunk_size=700, workers=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Journal, "add", stopping(14, after=True))
         with pytest.raises(Stopped):
@@ -204,7 +204,7 @@ def test_begun_shard_with_another_name_is_refused(stopped, tmp_path: Path, kind:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_shards_that_are_still_being_finished_when_the_rest_fills_no_row_are_there(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, monkeypatch
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch
 ) -> None:
     """No shard is closed at the end then, and others are not finished yet."""
     finish = OrderedShards.finish
@@ -213,6 +213,6 @@ def test_shards_that_are_still_being_finished_when_the_rest_fills_no_row_are_the
     ids = expected(tokenizer, [text.read_bytes()])
     for row in (size for size in range(2, 9) if len(ids) % size):
         options = {"sequence_length": row, "shard_size": row, "chunk_size": 100, "workers": 1}
-        encoded = pipeline.encode_corpus(text, tokenizer, tmp_path / str(row), **options)
+        encoded = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / str(row), **options)
         assert encoded.tokens == len(ids) - len(ids) % row
         assert sum(shard.dropped or 0 for shard in encoded.shards) == len(ids) % row

@@ -13,20 +13,20 @@ import pytest
 from encoded import EOT, write_lines
 from peers import generated_text
 
-import pipeline
-from pipeline.base.errors import InputError, UsageError
-from pipeline.run.values import shard_formats
-from pipeline.shards.formats import shard_format
-from pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat
-from pipeline.storage import Location
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.run.values import shard_formats
+from bpe_pipeline.shards.formats import shard_format
+from bpe_pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat
+from bpe_pipeline.storage import Location
 
 MISSING = "the extra [readers] is not installed"
 
 
 @pytest.fixture(scope="module", params=[range(101, 111), range(256)], ids=["uint16", "uint32"])
-def tokenizer(request: pytest.FixtureRequest) -> pipeline.Tokenizer:
+def tokenizer(request: pytest.FixtureRequest) -> bpe_pipeline.Tokenizer:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in request.param]
-    return pipeline.Tokenizer.from_merges(merges, [EOT])
+    return bpe_pipeline.Tokenizer.from_merges(merges, [EOT])
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,14 @@ def corpus(texts: list[str], tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def rows(tokenizer: pipeline.Tokenizer, texts: list[str]) -> list[list[int]]:
+def rows(tokenizer: bpe_pipeline.Tokenizer, texts: list[str]) -> list[list[int]]:
     return [[*tokenizer.encode(text), tokenizer.special_tokens[EOT]] for text in texts if text]
 
 
 @pytest.fixture
-def encode(tokenizer: pipeline.Tokenizer, corpus: Path, tmp_path: Path) -> Any:
+def encode(tokenizer: bpe_pipeline.Tokenizer, corpus: Path, tmp_path: Path) -> Any:
     """Return what encodes the corpus to the directory `set`, in several shards."""
-    return partial(pipeline.encode_corpus, corpus, tokenizer, tmp_path / "set", shard_size=9000, workers=2)
+    return partial(bpe_pipeline.encode_corpus, corpus, tokenizer, tmp_path / "set", shard_size=9000, workers=2)
 
 
 def test_datasets_reads_arrow(encode: Any, rows: list[list[int]], tmp_path: Path) -> None:
@@ -96,14 +96,14 @@ def test_datasets_reads_both_splits_and_columns(encode: Any, rows: list[list[int
 
 
 def test_datasets_reads_parquet_and_numpy_reads_blocks(
-    tokenizer: pipeline.Tokenizer, rows: list[list[int]], corpus: Path, tmp_path: Path
+    tokenizer: bpe_pipeline.Tokenizer, rows: list[list[int]], corpus: Path, tmp_path: Path
 ) -> None:
     numpy = pytest.importorskip("numpy")
     ids = [id_ for row in rows for id_ in row]
     blocks = [ids[start : start + 128] for start in range(0, len(ids) // 128 * 128, 128)]
     dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
     for name in ("train.npy", "train.bin", "train.parquet"):
-        pipeline.encode_corpus(corpus, tokenizer, tmp_path / name, sequence_length=128, workers=1)
+        bpe_pipeline.encode_corpus(corpus, tokenizer, tmp_path / name, sequence_length=128, workers=1)
     assert numpy.load(tmp_path / "train.npy", mmap_mode="r").tolist() == blocks
     assert numpy.memmap(tmp_path / "train.bin", dtype=dtype, mode="r").reshape(-1, 128).tolist() == blocks
     datasets, files = pytest.importorskip("datasets", reason=MISSING), str(tmp_path / "train.parquet")
@@ -149,4 +149,4 @@ def test_another_package_adds_a_format(encode: Any, rows: list[list[int]], tmp_p
     shard_formats.cache_clear()
     shard_format.cache_clear()
     with pytest.raises(InputError, match=r"shards.json cannot be read .the shard format 'lines' is none of npy, .*:"):
-        pipeline.open_shards(tmp_path / "set")
+        bpe_pipeline.open_shards(tmp_path / "set")

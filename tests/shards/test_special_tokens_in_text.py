@@ -12,11 +12,11 @@ from encoded import EOT, IM, read_shards
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline.base.errors import InputError
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
 
-PIECES = st.sampled_from([EOT, IM, "a", " the", "é", "e\u0301", "<|endof", "text|>", "\n", "<"])
-TEXTS = st.lists(st.lists(PIECES, max_size=8).map("".join), min_size=1, max_size=5)
+PRE_TOKENS = st.sampled_from([EOT, IM, "a", " the", "é", "e\u0301", "<|endof", "text|>", "\n", "<"])
+TEXTS = st.lists(st.lists(PRE_TOKENS, max_size=8).map("".join), min_size=1, max_size=5)
 
 
 def write(texts: list[str], path: Path) -> Path:
@@ -45,14 +45,14 @@ def test_special_tokens_are_text_in_any_chunks(
     texts: list[str], chunk_size: int, name: str, form: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     home = tmp_path_factory.mktemp("text")
-    tokenizer = pipeline.train_from_iterator(
+    tokenizer = bpe_pipeline.train_from_iterator(
         ["the theme é"] * 9, vocab_size=262, special_tokens=[EOT, IM], normalize=form, min_frequency=1
     )
     path, end = write(texts, home / name), tokenizer.special_tokens[EOT]
     documents = documents_of(texts, path)
     if not documents:
         return
-    encoded = pipeline.encode_files(
+    encoded = bpe_pipeline.encode_files(
         path, tokenizer, special_tokens_in_text="text", chunk_size=chunk_size, workers=2, input_format="auto"
     )
     expected = [[*tokenizer.encode_ordinary(text), end] for text in documents]
@@ -61,11 +61,11 @@ def test_special_tokens_are_text_in_any_chunks(
     assert encoded.text_bytes == sum(len(text.encode()) for text in in_form)
 
 
-def test_files_of_different_formats_share_a_chunk(tokenizer: pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_files_of_different_formats_share_a_chunk(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     texts = [f"a{EOT}b{IM}", "c"]
     for name in ("1.txt", "2.jsonl", "3.txt", "4.parquet"):
         write(texts, tmp_path / name)
-    pipeline.encode_corpus(tmp_path, tokenizer, tmp_path / "shards", special_tokens_in_text="text", workers=1)
+    bpe_pipeline.encode_corpus(tmp_path, tokenizer, tmp_path / "shards", special_tokens_in_text="text", workers=1)
     end = tokenizer.special_tokens[EOT]
     documents = [["a", f"b{IM}", "c"], texts] * 2
     assert read_shards(tmp_path / "shards") == [
@@ -94,17 +94,17 @@ def test_separator_between_documents_is_no_special_token_in_text(saved: Path, tm
     ("name", "location"), [("a.txt", "a.txt, byte 2012"), ("a.jsonl", "a.jsonl, byte 2011"), ("a.parquet", "row 2")]
 )
 def test_refused_special_token_is_named_with_its_location(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path, name: str, location: str
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, name: str, location: str
 ) -> None:
     path = write(["x" * 1000, "y" * 985, f"z{IM}"], tmp_path / name)
     with pytest.raises(InputError, match=rf"{location}: the text contains the special token '<\|im\|>'"):
-        pipeline.encode_files(path, tokenizer, special_tokens_in_text="refuse", chunk_size=100)
+        bpe_pipeline.encode_files(path, tokenizer, special_tokens_in_text="refuse", chunk_size=100)
 
 
 def test_separator_in_a_record_is_refused_and_in_a_text_file_is_not(
-    tokenizer: pipeline.Tokenizer, tmp_path: Path
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path
 ) -> None:
     options = {"special_tokens_in_text": "refuse"}
-    assert len(pipeline.encode_files(write(["a", "b"], tmp_path / "a.txt"), tokenizer, **options)) == 2
+    assert len(bpe_pipeline.encode_files(write(["a", "b"], tmp_path / "a.txt"), tokenizer, **options)) == 2
     with pytest.raises(InputError, match=r"byte 0: the text contains the special token '<\|endoftext"):
-        pipeline.encode_files(write([f"a{EOT}b"], tmp_path / "a.jsonl"), tokenizer, **options)
+        bpe_pipeline.encode_files(write([f"a{EOT}b"], tmp_path / "a.jsonl"), tokenizer, **options)

@@ -12,8 +12,8 @@ from encoded import shard_borders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.shards.begun_shard import BegunFiles
-from pipeline.shards.split_writer import SplitWriter
+from bpe_pipeline.shards.begun_shard import BegunFiles
+from bpe_pipeline.shards.split_writer import SplitWriter
 
 # Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), min_size=1, max_size=5)

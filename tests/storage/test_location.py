@@ -9,9 +9,9 @@ from command import run_here
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import storage
-from pipeline.base.errors import UsageError
-from pipeline.storage import Location, Remote, location
+from bpe_pipeline import storage
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.storage import Location, Remote, location
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str)
 
 def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec = pytest.importorskip("fsspec")
-    monkeypatch.setattr("pipeline.reports.page.plotly_script", lambda: None)
+    monkeypatch.setattr("bpe_pipeline.reports.page.plotly_script", lambda: None)
     store = fsspec.filesystem("memory")
     for secret in ("hunter2", "hunter3"):
         store.pipe(f"/pages/a.txt?sig={secret}", b"some text to learn from " * 9)

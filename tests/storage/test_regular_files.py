@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command import run_here
 
-import pipeline
-from pipeline.base.errors import PipelineError, RunDirectoryError
+import bpe_pipeline
+from bpe_pipeline.base.errors import PipelineError, RunDirectoryError
 
 
 def _socket(path: Path) -> None:
@@ -35,16 +35,16 @@ def test_outputs_are_regular_files(tmp_path: Path, monkeypatch, make: Callable[[
     make(where)
     link.symlink_to(where)
     before = where.lstat()
-    counted = pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "run")
-    pipeline.merge_run(counted, vocab_size=258)
+    counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "run")
+    bpe_pipeline.merge_run(counted, vocab_size=258)
     for path in (where, link):
         for overwrite in (False, True):
             with pytest.raises(RunDirectoryError, match="is not a regular file"):
-                pipeline.export_counts(counted, path, overwrite=overwrite)
+                bpe_pipeline.export_counts(counted, path, overwrite=overwrite)
         assert "is not a regular file" in run_here("report", counted, "--output", path, "--overwrite").stderr
         if not where.is_dir():
             with pytest.raises(PipelineError, match=r"cannot be made|not a directory"):
-                pipeline.train([__file__], output=path, vocab_size=300)
+                bpe_pipeline.train([__file__], output=path, vocab_size=300)
     assert os.path.samestat(where.lstat(), before)
     assert link.is_symlink()
 
@@ -56,9 +56,9 @@ def test_what_is_no_file_is_not_replaced_in_a_directory(tmp_path: Path, monkeypa
     make(tmp_path / name)
     before = (tmp_path / name).lstat()
     commands = {
-        "tokenizer.json": lambda: pipeline.Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path),
-        "log.txt": lambda: pipeline.import_counts({"a": 1}, output=tmp_path, overwrite=True),
-        "merges.parquet": lambda: pipeline.train([__file__], output=tmp_path, vocab_size=300, overwrite=True),
+        "tokenizer.json": lambda: bpe_pipeline.Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path),
+        "log.txt": lambda: bpe_pipeline.import_counts({"a": 1}, output=tmp_path, overwrite=True),
+        "merges.parquet": lambda: bpe_pipeline.train([__file__], output=tmp_path, vocab_size=300, overwrite=True),
     }
     with pytest.raises(PipelineError, match=rf"{name} (is not a regular file|cannot be|is damaged)"):
         commands[name]()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage import atomic, scratch
+from bpe_pipeline.storage import atomic, scratch
 
 
 def test_zombie_process_is_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

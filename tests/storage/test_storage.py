@@ -11,18 +11,18 @@ from unittest.mock import Mock
 import pytest
 from command import run_here, script
 
-import pipeline
-from pipeline import _core, storage
-from pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
-from pipeline.counts import counter_file
-from pipeline.merges import merge_list
-from pipeline.run import manifest
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
-from pipeline.storage import Location, Remote, RemoteError, atomic, location
-from pipeline.storage import remote as stores
-from pipeline.storage.remote import reason_of
-from pipeline.tokenizer.formats.files import tokenizer_home
+import bpe_pipeline
+from bpe_pipeline import _core, storage
+from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
+from bpe_pipeline.counts import counter_file
+from bpe_pipeline.merges import merge_list
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.storage import Location, Remote, RemoteError, atomic, location
+from bpe_pipeline.storage import remote as stores
+from bpe_pipeline.storage.remote import reason_of
+from bpe_pipeline.tokenizer.formats.files import tokenizer_home
 
 pytest.importorskip("fsspec")  # `fsspec+file://` is an object store to the package, and a directory to the tests
 
@@ -90,7 +90,7 @@ def test_remote_file_reads_as_a_local_one(tmp_path: Path, monkeypatch: pytest.Mo
 def test_failing_store_is_not_a_damaged_counter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where Arrow reads through our file object: nothing is counted again because of it."""
     counter = _core.ChunkCounter(lambda document: [document], [])
-    counter.add_pieces([b"a", b"b"], [1, 2])
+    counter.add_pre_tokens([b"a", b"b"], [1, 2])
     path = remote(tmp_path) / "counter.parquet"
     counter_file.write_counter(path, counter_file.counter_partitions(counter), fingerprint="f")
     task = counter_file.LookTask([(path, "f"), (path, "g"), (path.with_name("no"), "f")])
@@ -119,7 +119,7 @@ def test_refusal_of_a_store_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
     denied = OSError("When doing so: AWS Error ACCESS_DENIED during HeadObject operation: No response body.")
     refuse = Mock(side_effect=denied)
     refusing = Mock(type_name="s3", get_file_info=refuse, open_input_file=refuse, delete_file=refuse)
-    monkeypatch.setattr("pipeline.storage.remote._filesystem", Mock(return_value=(refusing, "b/")))
+    monkeypatch.setattr("bpe_pipeline.storage.remote._filesystem", Mock(return_value=(refusing, "b/")))
     monkeypatch.setattr("pyarrow.fs.copy_files", refuse)
     (tmp_path / "a.txt").write_text("text")
     done = run_here(*(word.replace("HERE", str(tmp_path)) for word in command))
@@ -166,20 +166,22 @@ def test_json_round_trip_and_its_errors(tmp_path: Path) -> None:
 
 def test_coordinator_of_a_local_run_does_not_import_arrow(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low lower lowest")
-    train = f"import sys, pipeline; pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
+    train = (
+        f"import sys, bpe_pipeline; bpe_pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
+    )
     assert script(f"{train}; print('pyarrow' in sys.modules)") == "False\n"
 
 
 def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(tmp_path: Path, monkeypatch) -> None:
     run = remote(tmp_path / "run")
-    pipeline.train([__file__], output=run, vocab_size=258)
+    bpe_pipeline.train([__file__], output=run, vocab_size=258)
     stored = manifest.require(run)
 
     monkeypatch.setattr(Remote, "_info", Mock(side_effect=RemoteError(5, "no answer", str(run))))
     for ask in (
-        *(pipeline.verify_run, tokenizer_home, pipeline.Tokenizer.load),
+        *(bpe_pipeline.verify_run, tokenizer_home, bpe_pipeline.Tokenizer.load),
         lambda _: manifest.store_merging(stored, make_options(TrainOptions, {"vocab_size": 258})),
-        lambda _: pipeline.merge_run(run, vocab_size=257),
+        lambda _: bpe_pipeline.merge_run(run, vocab_size=257),
     ):
         with pytest.raises(PipelineError, match=r"no answer") as caught:
             ask(run)

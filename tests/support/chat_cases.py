@@ -15,12 +15,12 @@ import samples
 from command import run
 from recorded import home, recorded
 
-from pipeline import Tokenizer
-from pipeline.compat import Llama3Tokenizer
-from pipeline.compat.llama3 import SPECIAL_TOKENS
-from pipeline.run.ids import Roles
-from pipeline.tokenizer.formats.export_formats import FORMATS
-from pipeline.tokenizer.model import ChatTemplate
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.compat import Llama3Tokenizer
+from bpe_pipeline.compat.llama3 import SPECIAL_TOKENS
+from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
+from bpe_pipeline.tokenizer.model import ChatTemplate
 
 MARKS = (
     *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>"),

@@ -13,18 +13,20 @@ from pathlib import Path
 import pattern_texts
 import tokenizers
 
-import pipeline
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import PRESETS
-from pipeline.pattern.translate import not_in_tokenizers_1
+import bpe_pipeline
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import PRESETS
+from bpe_pipeline.pattern.translate import not_in_tokenizers_1
 
 _BATCH = 100_000
 
 
 def check(name: str, count: int, home: Path) -> str:
     """Compare one preset on `count` texts; return the result in words."""
-    ours = pipeline.train_from_iterator(pattern_texts.texts(20_000), output=home / name, vocab_size=1500, pattern=name)
-    command = [sys.executable, "-m", "pipeline", "export", str(home / name), "--export", "hf", "--check"]
+    ours = bpe_pipeline.train_from_iterator(
+        pattern_texts.texts(20_000), output=home / name, vocab_size=1500, pattern=name
+    )
+    command = [sys.executable, "-m", "bpe_pipeline", "export", str(home / name), "--export", "hf", "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     line = next((line for line in done.stdout.splitlines() if "checked hf with tokenizers" in line), done.stderr)
     first_version = tokenizers.__version__.startswith("0.")

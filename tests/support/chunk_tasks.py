@@ -6,15 +6,15 @@ from pathlib import Path
 
 import counter_files
 
-from pipeline.base.memory import Grant
-from pipeline.corpus.chunks import Cutting
-from pipeline.corpus.cut_files import plan_chunks
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.corpus.files import FileSpan, FileType
-from pipeline.corpus.listing import describe
-from pipeline.corpus.skipped_or_altered import add_up
-from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.base.memory import Grant
+from bpe_pipeline.corpus.chunks import Cutting
+from bpe_pipeline.corpus.cut_files import plan_chunks
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.files import FileSpan, FileType
+from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.skipped_or_altered import add_up
+from bpe_pipeline.counts.count_worker import CountTask, count_chunk
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 EOT = b"<|endoftext|>"
 PATTERN = compile_pattern("gpt2")
@@ -29,7 +29,7 @@ def random_words(seed: int, size: int) -> bytes:
 
 def _task(spans: tuple[FileSpan, ...], output: Path, budget_bytes: int, **options: object) -> CountTask:
     judge = DocumentJudge(str(options.pop("errors", "replace")))
-    usual = {"judge": judge, "max_piece_bytes": None, "pattern": PATTERN} | options
+    usual = {"judge": judge, "max_pre_token_bytes": None, "pattern": PATTERN} | options
     return CountTask(
         name="chunk 0",
         spans=spans,

@@ -19,15 +19,15 @@ from unittest.mock import patch
 
 import tasks_here
 
-from pipeline import cli
-from pipeline.base import log
-from pipeline.base.errors import PipelineError
+from bpe_pipeline import cli
+from bpe_pipeline.base import log
+from bpe_pipeline.base.errors import PipelineError
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = {  # what a process learns once of its environment, and of files that a test may replace
-    "pipeline.storage.scratch": "sweep_once.cache_clear",
-    "pipeline.storage.remote": "_filesystem.cache_clear",
-    "pipeline.shards.encode_worker": "_loaded.clear",
+    "bpe_pipeline.storage.scratch": "sweep_once.cache_clear",
+    "bpe_pipeline.storage.remote": "_filesystem.cache_clear",
+    "bpe_pipeline.shards.encode_worker": "_loaded.clear",
 }
 
 
@@ -35,7 +35,7 @@ def run_process(
     *arguments: object, cwd: Path | None = None, stdin: str | bytes = "", env: Mapping[str, str] = NOTHING
 ) -> subprocess.CompletedProcess[str]:
     """Run the command in a process of its own, from the installed package, with `env` added to the environment."""
-    command = [sys.executable, "-P", "-m", "pipeline", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "bpe_pipeline", *map(str, arguments)]
     environment = {**os.environ, **env}
     done = subprocess.run(command, capture_output=True, cwd=cwd, input=_bytes(stdin), env=environment, check=False)
     return subprocess.CompletedProcess(command, done.returncode, done.stdout.decode(), done.stderr.decode())
@@ -62,7 +62,7 @@ def run_here(
             code = cli.run(words)
         except SystemExit as end:  # of click, when a shell asks for completions
             code = int(end.code or 0)
-        except ImportError as error:  # the rest as `pipeline.__main__` does
+        except ImportError as error:  # the rest as `bpe_pipeline.__main__` does
             code = 1
             traceback.print_exc() if "--debug" in words else errors.write(f"bpe-pipeline: error: {error}\n")
         except Exception:
@@ -100,7 +100,7 @@ def measured(*arguments: object, cwd: Path, limit_mib: int | None = None, fails:
     from benchmarks.process import measure
 
     words = [*map(str, arguments), *([] if limit_mib is None else [f"--memory-limit={limit_mib}MiB"])]
-    command = [sys.executable, "-P", "-m", "pipeline", *words]
+    command = [sys.executable, "-P", "-m", "bpe_pipeline", *words]
     found = measure(command, timeout_s=300, directory=cwd, environment=None)
     assert limit_mib is None or found.peak_memory_bytes <= limit_mib << 20
     assert found.status == "ok" or (fails and found.stderr.count("error") == 1), found.stderr

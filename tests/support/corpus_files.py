@@ -28,7 +28,9 @@ def xz_with(dictionary_bytes: int, text: bytes) -> bytes:
     return lzma.compress(text, format=lzma.FORMAT_XZ, filters=filters)
 
 
-def pieces_file(path: Path, pieces: list[bytes], **options: object) -> Path:
-    table = pa.table({"piece": pa.array(pieces, pa.large_binary()), "count": pa.array([1] * len(pieces), pa.uint64())})
+def pre_tokens_file(path: Path, pre_tokens: list[bytes], **options: object) -> Path:
+    table = pa.table(
+        {"pre_token": pa.array(pre_tokens, pa.large_binary()), "count": pa.array([1] * len(pre_tokens), pa.uint64())}
+    )
     pq.write_table(table, path, compression="zstd", **options)
     return path

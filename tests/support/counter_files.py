@@ -4,14 +4,14 @@ from collections import Counter
 
 from oracle_counting import as_counter
 
-from pipeline import _core
-from pipeline.counts import counter_file
-from pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline import _core
+from bpe_pipeline.counts import counter_file
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 
 
 def columns_of(counts, partitions=1):
     counter = _core.ChunkCounter(lambda document: [document], [])
-    counter.add_pieces(list(counts), list(counts.values()))
+    counter.add_pre_tokens(list(counts), list(counts.values()))
     return [counter.columns(i, partitions) for i in range(partitions)]
 
 

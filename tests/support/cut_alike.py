@@ -1,7 +1,7 @@
 """Cut generated texts with the instructions that BPE_PIPELINE_SIMD chooses; print them and a digest of all boundaries.
 
-Each text is also cut one piece at a time, by the plain table, which reads one character after the other, and its pieces
-are counted. The texts have long lines of few kinds of characters, with a rare other one among them.
+Each text is also cut one pre-token at a time, by the plain table, which reads one character after the other, and its
+pre-tokens are counted. The texts have long lines of few kinds of characters, with a rare other one among them.
 Usage: cut_alike.py SEED BYTES
 """
 
@@ -14,10 +14,10 @@ from itertools import islice, pairwise
 from oracle_counting import as_counter
 from pattern_texts import PATTERN_ALPHABET, accepted, texts
 
-from pipeline import _core
-from pipeline.corpus.documents import DocumentJudge
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.presets import PRESETS
+from bpe_pipeline import _core
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import PRESETS
 
 _ALPHABETS = (
     *("a ", "ab c", "a\n ", " \n\t", "a'st", "it's I'll we're 'ReX ", "019 a", "aB'Cd/,\n", "x" * 40 + "é", "a日 ."),

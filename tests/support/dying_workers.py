@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pipeline.counts import count_worker
+from bpe_pipeline.counts import count_worker
 
 _write_counter = count_worker.write_counter
 

@@ -14,7 +14,7 @@ import peers
 import pytest
 from command import files_in
 
-from pipeline import Tokenizer
+from bpe_pipeline import Tokenizer
 
 EOT = "<|endoftext|>"
 IM = "<|im|>"

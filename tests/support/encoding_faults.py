@@ -17,7 +17,7 @@ from encoded import EOT, TOKENIZER
 from faults import Faults
 from killing import ended, kill, start
 
-from pipeline import Tokenizer
+from bpe_pipeline import Tokenizer
 
 _FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds", "train.npy", "train.bin", "train.parquet", "chat")
 _ROWS = ("--sequence-length 64", "--sequence-length 64 --pack best-fit", "--sequence-length 64 --pack none")
@@ -118,7 +118,7 @@ class Encoding:
         inputs = ["-"] if self.case.piped else inputs
         words = ["encode-chat" if chat else "encode", *inputs, "--tokenizer", tokenizer, *self.case.options.split()]
         words += ["--output", output / self.case.file, "--chunk-size", "40KiB", "--workers", workers, "--quiet"]
-        return [sys.executable, "-P", "-m", "pipeline", *map(str, words)]
+        return [sys.executable, "-P", "-m", "bpe_pipeline", *map(str, words)]
 
     def start(self, output: Path, workers: int, **environment: str) -> "subprocess.Popen[bytes]":
         """Start the command as the head of a process group."""

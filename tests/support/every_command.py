@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pipeline
+import bpe_pipeline
 
 _LINES = """
     train a.txt --output a --vocab-size 300 --log-json | train a.txt --dry-run | count b.txt --output b --quiet
@@ -23,6 +23,6 @@ def lines(home: Path, text: str) -> Iterator[str]:
     (home / "a.txt").write_text(text[:20_000])
     (home / "b.txt").write_text(text[:19_000])
     marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    pipeline.Tokenizer.from_merges([], marks).save(home / "chatty")
+    bpe_pipeline.Tokenizer.from_merges([], marks).save(home / "chatty")
     (home / "chat.jsonl").write_text(json.dumps({"instruction": "a", "output": "b"}))
     yield from (" ".join(one.split()) for one in _LINES.replace("\n", "|").split("|") if one.strip())

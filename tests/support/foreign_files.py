@@ -12,7 +12,7 @@ from published import (
 )
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from pipeline import Tokenizer
+from bpe_pipeline import Tokenizer
 
 BYTES = [*samples.tokens_by_id().values()]
 

@@ -1,14 +1,15 @@
-"""Make `pipeline/__init__.pyi`, the public names for editors and type checkers: `python tests/support/interface.py`."""
+"""Make `pipeline/bpe_pipeline/__init__.pyi`, the public names for editors and type checkers: `python
+tests/support/interface.py`."""
 
 import inspect
 import re
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-import pipeline
-from pipeline.run.keywords import keyword_type, keywords_of, type_text
+import bpe_pipeline
+from bpe_pipeline.run.keywords import keyword_type, keywords_of, type_text
 
-HOME = Path(pipeline.__file__).with_suffix(".pyi")
+HOME = Path(bpe_pipeline.__file__).with_suffix(".pyi")
 _HEAD = '''"""The public names, for editors and type checkers; sizes are numbers of bytes or texts such as "64MiB".
 
 `python tests/support/interface.py` writes this file.
@@ -18,7 +19,7 @@ _PATH = "str | PathLike[str] | Remote"
 _STANDARD = {
     **dict.fromkeys(("Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
     **dict.fromkeys(("Any", "Literal"), "typing"),
-    "AnyPath": "pipeline.run.keywords",
+    "AnyPath": "bpe_pipeline.run.keywords",
     "Path": "pathlib",
     "PathLike": "os",
 }
@@ -28,7 +29,7 @@ def _classes(hint: Any) -> set[type[Any]]:
     """Find the classes that a type names."""
     if get_origin(hint) is not None and "Literal" not in str(get_origin(hint)):
         return {found for one in (get_origin(hint), *get_args(hint)) for found in _classes(one)}
-    return {hint} if inspect.isclass(hint) and hint.__module__.startswith("pipeline") else set()
+    return {hint} if inspect.isclass(hint) and hint.__module__.startswith("bpe_pipeline") else set()
 
 
 def _text(hint: Any) -> str:
@@ -63,8 +64,8 @@ def source() -> str:
     """Return the file as it should be."""
     imports: dict[str, str] = {}
     functions, again = [], []
-    for name in sorted(set(pipeline.__all__) - {"__version__"}):
-        thing = getattr(pipeline, name)
+    for name in sorted(set(bpe_pipeline.__all__) - {"__version__"}):
+        thing = getattr(bpe_pipeline, name)
         if hasattr(thing, "takes"):
             functions.append(_function(name, thing, imports))
         else:
@@ -74,7 +75,7 @@ def source() -> str:
     imports |= {name: home for name, home in _STANDARD.items() if re.search(rf"\b{name}\b", text)}
     known = {line.rpartition(" ")[2] for line in again}
     lines = [f"from {home} import {name}" for name, home in imports.items() if name not in known]
-    names = "".join(f'    "{name}",\n' for name in pipeline.__all__)
+    names = "".join(f'    "{name}",\n' for name in bpe_pipeline.__all__)
     return (
         f"{_HEAD}\n" + "\n".join(sorted([*lines, *again])) + f"\n\n__version__: str\n__all__ = [\n{names}]\n\n{text}\n"
     )

@@ -87,7 +87,7 @@ def _standard_input(directory: Path) -> list[str]:
     return ["-"]
 
 
-def _many_pieces(directory: Path) -> list[str]:
+def _many_pre_tokens(directory: Path) -> list[str]:
     """Text in which hardly a word comes twice, and some in which they do."""
     for seed in range(2):
         text = peers.generated_text(seed, 3000).encode() + b" "
@@ -111,8 +111,8 @@ CASES = [
     Case("lines", _lines, ("--chunk-size", "4KiB", "--input-format", "lines", "--special-tokens-as-text")),
     Case("standard input", _standard_input, _LESS),
     Case("selected", _many_formats, (*_LESS, "--sample", "60%", "--seed", "2", "--max-document-chars", "50")),
-    Case("several sizes", _one_text, (*_LESS, "--min-piece-count", "2"), sizes=(500, 300, 700)),
-    Case("spills", _many_pieces, (*_SPILLS, "--min-piece-count", "2"), spills=True),
+    Case("several sizes", _one_text, (*_LESS, "--min-pre-token-count", "2"), sizes=(500, 300, 700)),
+    Case("spills", _many_pre_tokens, (*_SPILLS, "--min-pre-token-count", "2"), spills=True),
     Case("another vocabulary", _one_text, ("--min-frequency", "3"), sizes=(600, 400), command="merge"),
     Case("other counts", _counts, ("--pattern", "none"), (), command="import-counts"),
 ]
@@ -123,7 +123,7 @@ def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[s
     paths = [str(output)] if case.command == "merge" else [*inputs, "--output", str(output)]
     options = [*case.options, *(["--vocab-size", ",".join(map(str, case.sizes))] if case.sizes else [])]
     options += ["--overwrite"] if case.overwrites else []
-    words = [sys.executable, "-P", "-m", "pipeline", case.command, *paths, *options]
+    words = [sys.executable, "-P", "-m", "bpe_pipeline", case.command, *paths, *options]
     return [*words, "--workers", str(workers), "--quiet"]
 
 

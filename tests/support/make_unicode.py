@@ -1,4 +1,4 @@
-"""Generate `pipeline/pattern/unicode.json`, the Unicode tables of the pattern compiler.
+"""Generate `pipeline/bpe_pipeline/pattern/unicode.json`, the Unicode tables of the pattern compiler.
 
 The tables must agree with the engines that run an exported tokenizer: Oniguruma in `tokenizers` and Rust's `regex` in
 `tiktoken`. So these engines are the source: the script asks both for every property of every code point, and stops
@@ -18,7 +18,7 @@ from pathlib import Path
 import tiktoken
 from tokenizers import Regex, pre_tokenizers
 
-TABLES = Path(__file__).parents[2] / "pipeline" / "pattern" / "unicode.json"
+TABLES = Path(__file__).parents[2] / "pipeline" / "bpe_pipeline" / "pattern" / "unicode.json"
 CATEGORIES = (  # but Cs
     *("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe"),
     *("Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cn"),
@@ -39,7 +39,7 @@ def matched_by_tokenizers(expression: str, text: str = ALL_CHARACTERS) -> set[st
     """Return the characters of `text` that the engine of `tokenizers` matches with a one-character `expression`."""
     split = pre_tokenizers.Split(Regex(expression), behavior="removed")
     parts = [text[start : start + 1000] for start in range(0, len(text), 1000)]  # long ones take it very long
-    left = {character for part in parts for piece, _ in split.pre_tokenize_str(part) for character in piece}
+    left = {character for part in parts for pre_token, _ in split.pre_tokenize_str(part) for character in pre_token}
     return set(text) - left
 
 

@@ -10,17 +10,21 @@ from typing import Any
 from hypothesis import strategies as st
 from reference import GPT2_BYTES, TOKEN_RULES
 
-from pipeline import _core
-from pipeline.merges.rules import MergeRules
+from bpe_pipeline import _core
+from bpe_pipeline.merges.rules import MergeRules
 
 Counter = dict[bytes, int]
 Merges = list[tuple[int, int, int]]
 
 
-def columns(pieces: Collection[bytes], counts: Collection[int]) -> tuple[bytes, bytes, bytes]:
-    """Pieces and their counts in the layout that MergeEngine.add takes."""
-    ends = itertools.accumulate(map(len, pieces), initial=0)
-    return struct.pack(f"={len(pieces) + 1}q", *ends), b"".join(pieces), struct.pack(f"={len(counts)}Q", *counts)
+def columns(pre_tokens: Collection[bytes], counts: Collection[int]) -> tuple[bytes, bytes, bytes]:
+    """Pre-tokens and their counts in the layout that MergeEngine.add takes."""
+    ends = itertools.accumulate(map(len, pre_tokens), initial=0)
+    return (
+        struct.pack(f"={len(pre_tokens) + 1}q", *ends),
+        b"".join(pre_tokens),
+        struct.pack(f"={len(counts)}Q", *counts),
+    )
 
 
 def arrays(counter: Counter) -> tuple[bytes, bytes, bytes]:
@@ -54,7 +58,8 @@ def judged(
     budget: int = 1 << 24,
     **rules: Any,
 ) -> tuple[Any, int]:
-    """What the replay finds wrong with a list of (left, right, count, joined), and how often it reads the pieces."""
+    """What the replay finds wrong with a list of (left, right, count, joined), and how often it reads the
+    pre-tokens."""
     columns = [array(code, column) for code, column in zip("IIQQ", zip(*listed, strict=True), strict=False)]
     columns = columns or [array(code) for code in "IIQQ"]
     replay = _core.MergeReplay(
@@ -63,7 +68,7 @@ def judged(
     for readings in range(1, 5000):
         replay.add(arrays(counter))
         if not replay.next_reading():
-            assert replay.bytes == sum(len(piece) * count for piece, count in counter.items())
+            assert replay.bytes == sum(len(pre_token) * count for pre_token, count in counter.items())
             return replay.wrong(), readings
     raise AssertionError("the replay does not end")
 
@@ -76,8 +81,8 @@ def merges_of(result: Any) -> Merges:
 
 
 def counters(alphabet: str, max_count: int) -> st.SearchStrategy[Counter]:
-    pieces = st.text(alphabet, max_size=30).map(str.encode)
-    return st.dictionaries(pieces, st.integers(0, max_count), max_size=12)
+    pre_tokens = st.text(alphabet, max_size=30).map(str.encode)
+    return st.dictionaries(pre_tokens, st.integers(0, max_count), max_size=12)
 
 
 LETTERS = (("a", 5), ("ab", 5), ("abc", 2**40), ("abcdé", 3), (" etaoin", 1000), ("éèêa日本 語🙂", 9))
@@ -85,14 +90,14 @@ broken = st.lists(st.sampled_from(b"a\xc3\xa9\xe0\xa0\x80\xed\xf0\x9f\xc1"), max
 small_counters = st.one_of(*(counters(*most) for most in LETTERS), st.dictionaries(broken, st.integers(0, 9)))
 
 
-def natural_counter(seed: int, n_pieces: int) -> Counter:
-    """Pieces with the long tail of natural text: syllables put together, counts falling as 1 / rank."""
+def natural_counter(seed: int, n_pre_tokens: int) -> Counter:
+    """Pre-tokens with the long tail of natural text: syllables put together, counts falling as 1 / rank."""
     chance = random.Random(seed)
     syllables = ["".join(chance.choices("etaoinshrdlu äß中文字", k=chance.randint(1, 3))) for _ in range(300)]
     counter: Counter = {}
-    for rank in range(1, n_pieces + 1):
-        piece = " " + "".join(syllables[int(300 * chance.random() ** 3)] for _ in range(chance.randint(1, 6)))
-        counter[piece.encode()] = 1 + 3000 // rank
+    for rank in range(1, n_pre_tokens + 1):
+        pre_token = " " + "".join(syllables[int(300 * chance.random() ** 3)] for _ in range(chance.randint(1, 6)))
+        counter[pre_token.encode()] = 1 + 3000 // rank
     return counter
 
 

@@ -59,7 +59,7 @@ class _Copy:
         self._python = environment / "bin" / "python"
         [packages] = environment.glob("lib/python*/site-packages")
         others = [path for path in sys.path if path and Path(path) not in (HOME, HOME / "tests" / "support")]
-        (packages / "mutations.pth").write_text("\n".join([str(self.tree), *others]) + "\n")
+        (packages / "mutations.pth").write_text("\n".join([str(self.tree / "pipeline"), *others]) + "\n")
         for folder in ("pipeline", "tests"):
             for file in (HOME / folder).rglob("*"):
                 if file.is_file() and file.suffix in (".py", ".json", ".cpp", ".hpp", ".txt", ".c", ".pyi"):
@@ -82,11 +82,11 @@ class _Copy:
         if build.returncode != 0:
             raise SystemExit(f"{build.stdout}{build.stderr}the core cannot be built")
         [core] = self._build.glob("_core.*.so")
-        self.write(Path("pipeline", core.name), core.read_bytes())
+        self.write(Path("pipeline", "bpe_pipeline", core.name), core.read_bytes())
 
     def first_failure(self, tests: tuple[str, ...]) -> str | None:
         """Return the first test that fails or the other way in which the tests ended; None if all pass."""
-        where = "import sys, pipeline; sys.exit(pipeline.__file__)"
+        where = "import sys, bpe_pipeline; sys.exit(bpe_pipeline.__file__)"
         home = _output_of(self._python, "-P", "-c", where).stderr
         assert home.startswith(str(self.tree)), f"the tests would not use the copy, but {home}"
         words = ["-n0", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-o", "filterwarnings="]

@@ -1,4 +1,4 @@
-"""The obviously right way to count pieces: decode, split at special tokens, cut each document with `regex`."""
+"""The obviously right way to count pre-tokens: decode, split at special tokens, cut each document with `regex`."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import regex
 
-from pipeline.pattern.by_regex import differing_characters
+from bpe_pipeline.pattern.by_regex import differing_characters
 
 GPT2 = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
 
@@ -17,15 +17,15 @@ def known(text: bytes) -> bool:
 
 
 def cut(document: str, expression: str = GPT2) -> list[str]:
-    """The pieces of a document, unmatched stretches among them."""
-    pieces, at = [], 0
+    """The pre-tokens of a document, unmatched stretches among them."""
+    pre_tokens, at = [], 0
     for match in regex.finditer(expression, document):
         if match.start() > at:
-            pieces.append(document[at : match.start()])
+            pre_tokens.append(document[at : match.start()])
         if match.end() > match.start():
-            pieces.append(match.group())
+            pre_tokens.append(match.group())
         at = match.end()
-    return [*pieces, document[at:]] if at < len(document) else pieces
+    return [*pre_tokens, document[at:]] if at < len(document) else pre_tokens
 
 
 def split(text: bytes, specials: Iterable[bytes]) -> list[bytes]:
@@ -45,14 +45,14 @@ def documents(text: bytes, specials: Iterable[bytes], errors: str = "replace") -
 def count(text: bytes, specials: Iterable[bytes] = (), errors="replace", expression: str = GPT2) -> Counter[bytes]:
     """The counter of a text."""
     found = documents(text, specials, errors)
-    return Counter(piece.encode() for document in found for piece in cut(document, expression))
+    return Counter(pre_token.encode() for document in found for pre_token in cut(document, expression))
 
 
 def as_counter(columns) -> Counter[bytes]:
     """A counter out of offsets, data and counts."""
     offsets, data, counts = (memoryview(column).cast("B") for column in columns)
     offsets, counts, data = offsets.cast("q").tolist(), counts.cast("Q").tolist(), bytes(data)
-    pieces = [data[start:stop] for start, stop in pairwise(offsets)]
-    result = Counter(dict(zip(pieces, counts, strict=True)))
-    assert len(result) == len(pieces), "a piece occurs twice"
+    pre_tokens = [data[start:stop] for start, stop in pairwise(offsets)]
+    result = Counter(dict(zip(pre_tokens, counts, strict=True)))
+    assert len(result) == len(pre_tokens), "a pre-token occurs twice"
     return result

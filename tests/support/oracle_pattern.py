@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from pipeline.pattern.classes import CharSet, category_of
-from pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence
+from bpe_pipeline.pattern.classes import CharSet, category_of
+from bpe_pipeline.pattern.parse import Ahead, Alternation, Atomic, Look, Node, Repeat, Sequence
 
 
 def ways(node: Node, text: str, at: int) -> Iterator[int]:
@@ -44,8 +44,8 @@ def repeated(node: Repeat, text: str, at: int, count: int) -> Iterator[int]:
         yield at
 
 
-def pieces(tree: Node, text: str) -> list[str]:
-    """The pieces of a document: matches, and each stretch between them."""
+def pre_tokens(tree: Node, text: str) -> list[str]:
+    """The pre-tokens of a document: matches, and each stretch between them."""
     result, at, open_from = [], 0, 0
     while at < len(text):
         end = next(ways(tree, text, at), None)

@@ -54,7 +54,7 @@ _FROM_HERE = re.compile(r"<!-- from here: ([^>]+) -->")
 _QUOTED = re.compile(r"'[^']*'|\\\n")  # what a shell takes as it is, and a line that is continued
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
-    r"^(?:(?:counting|combining|merging)(?: superwords)?|encoding(?: pieces)?|ordering documents|writing shards|"
+    r"^(?:(?:counting|combining|merging)(?: superwords)?|encoding(?: pre-tokens)?|ordering documents|writing shards|"
     r"reading|importing|replaying|joining|pruning|measuring): |checking \S+ \S+ \.\.\.$"
 )
 _MASKS = (
@@ -204,7 +204,7 @@ def parses(line: str) -> bool:
     """Say whether a command of bpe-pipeline or of the benchmarks parses; True for any other command."""
     import click
 
-    from pipeline.cli import all_commands
+    from bpe_pipeline.cli import all_commands
 
     words = shlex.split(line.split("#")[0].replace(",...", ""))
     try:

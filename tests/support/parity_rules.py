@@ -91,7 +91,7 @@ def _letter(token: int) -> str:
 
 
 def hugging_face_merges(parity: Parity, merges: int) -> list[tuple[str, str]]:
-    """The merges of tokenizers' ParityBpeTrainer, as letters; pieces must be text without a special meaning."""
+    """The merges of tokenizers' ParityBpeTrainer, as letters; pre-tokens must be text without a special meaning."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -102,7 +102,7 @@ def hugging_face_merges(parity: Parity, merges: int) -> list[tuple[str, str]]:
     options.update(min_frequency=parity.min_frequency, global_merges=parity.global_merges)
     trainer: Any = trainers.ParityBpeTrainer(num_merges=merges, **options)
     train, dev = (
-        [[piece.decode() for piece, n in counter.items() for _ in range(n)] for counter in counters or []]
+        [[pre_token.decode() for pre_token, n in counter.items() for _ in range(n)] for counter in counters or []]
         for counters in (parity.train, parity.dev)
     )
     trainer.train_from_iterator(tokenizer, train_iterators=train, **({"dev_iterators": dev} if dev else {}))
@@ -118,8 +118,10 @@ def letters_of(merges: Sequence[tuple[int, int, int | None]]) -> list[tuple[str,
     return [(letters[left], letters[right]) for left, right, _ in merges]
 
 
-_pieces = st.one_of(*(st.text(alphabet, min_size=1, max_size=9) for alphabet in ("ab", "abcd", " ab", "xéя語", "aaab")))
-_counters = st.dictionaries(_pieces.map(str.encode), st.integers(1, 12), min_size=1, max_size=6)
+_pre_tokens = st.one_of(
+    *(st.text(alphabet, min_size=1, max_size=9) for alphabet in ("ab", "abcd", " ab", "xéя語", "aaab"))
+)
+_counters = st.dictionaries(_pre_tokens.map(str.encode), st.integers(1, 12), min_size=1, max_size=6)
 _single_bytes = st.dictionaries(st.sampled_from([b"a", b"b", b"x"]), st.integers(1, 40), min_size=1)
 
 

@@ -10,25 +10,27 @@ from merge_cases import natural_counter
 from parity_rules import Parity, train_by_parity
 from reference import GPT2_BYTES
 
-from pipeline.counts.counted import require_counted
-from pipeline.executors import Executor
-from pipeline.guests.parity.parity import run_parity
-from pipeline.merges import merge
-from pipeline.merges.merge_worker import MergeTask
-from pipeline.run import manifest
-from pipeline.run.make_options import make_options
-from pipeline.run.options import TrainOptions
-from pipeline.run.runner import watched
-from pipeline.tokenizer.tokenizer import Tokenizer
+from bpe_pipeline.counts.counted import require_counted
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.parity.parity import run_parity
+from bpe_pipeline.merges import merge
+from bpe_pipeline.merges.merge_worker import MergeTask
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.runner import watched
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
 SETTINGS = ("ratio", "window", "alpha", "global_merges", "mixture")
 Named = Sequence[tuple[str, Path]]
 Train = Callable[..., list[tuple[bytes, bytes]]]  # of an output and options: the merges
 
 
-def _words(seed: int, pieces: int) -> dict[bytes, int]:
-    """Pieces that gpt2's pattern does not cut."""
-    return {piece: n for piece, n in natural_counter(seed, pieces).items() if piece[1:].decode().isalpha()}
+def _words(seed: int, pre_tokens: int) -> dict[bytes, int]:
+    """Pre-tokens that gpt2's pattern does not cut."""
+    return {
+        pre_token: n for pre_token, n in natural_counter(seed, pre_tokens).items() if pre_token[1:].decode().isalpha()
+    }
 
 
 TRAIN = {name: _words(seed, 300) for seed, name in enumerate(["en", "sw"])}
@@ -47,7 +49,7 @@ def expected(
 ) -> tuple[list[tuple[bytes, bytes]], list[int | None]]:
     """The merges of TRAIN by the definition, and the language that chose each. weights: of the counters, or none."""
     train = [
-        {piece: math.floor(count * weight + Fraction(1, 2)) for piece, count in counter.items()}
+        {pre_token: math.floor(count * weight + Fraction(1, 2)) for pre_token, count in counter.items()}
         for counter, weight in zip(TRAIN.values(), weights or [Fraction(1)] * len(TRAIN), strict=True)
     ]
     made = train_by_parity(Parity(train, dev=[*DEV.values()] if dev else None, **options), merges)
@@ -66,5 +68,5 @@ def task_of(home: Path, executor: Executor, vocab_size: int) -> MergeTask:
 
 
 def tokens_of(tokenizer: Tokenizer, counter: Mapping[bytes, int]) -> int:
-    """The tokens of all pieces of a counter."""
-    return sum(len(tokenizer.encode(piece.decode())) * count for piece, count in counter.items())
+    """The tokens of all pre-tokens of a counter."""
+    return sum(len(tokenizer.encode(pre_token.decode())) * count for pre_token, count in counter.items())

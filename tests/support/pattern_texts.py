@@ -6,9 +6,9 @@ import functools
 import random
 from collections.abc import Iterator
 
-from pipeline.base.errors import PatternError
-from pipeline.pattern.compiled import CompiledPattern
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.base.errors import PatternError
+from bpe_pipeline.pattern.compiled import CompiledPattern
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 APOSTROPHES = "''sStTrReEvVlLmMdDſK ab"
 SPACES = "  \t\n\r\u0085\u00a0\u2028\u3000\x0b\x1c\x1f\u200b\u180e\ufeffax1."
@@ -69,7 +69,7 @@ def _part(rng: random.Random, depth: int) -> str:
 
 
 def assert_cut_alike(automaton, data: bytes, stop: int, batches: tuple[int, ...]) -> None:
-    """Cut in batches of any size, and a part that ends at `stop` before the rest: the pieces are the same."""
+    """Cut in batches of any size, and a part that ends at `stop` before the rest: the pre-tokens are the same."""
     whole = automaton.cut(data)
     assert whole == sorted(set(whole))
     assert whole[-1:] == [len(data)] * bool(data)
@@ -82,7 +82,7 @@ def assert_cut_alike(automaton, data: bytes, stop: int, batches: tuple[int, ...]
 
 
 def assert_proved_cuts_change_nothing(automaton, data: bytes) -> int:
-    """Cut wherever a cut is provable: the pieces are the same; return how many there are."""
+    """Cut wherever a cut is provable: the pre-tokens are the same; return how many there are."""
     whole, at, found = automaton.cut(data), 0, 0
     while (at := automaton.find_provable_cut(data, at + 1, len(data))) is not None:
         found += 1

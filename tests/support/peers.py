@@ -1,4 +1,4 @@
-"""What the tests compare with: Hugging Face's trainer fed with the same pieces, and text made here."""
+"""What the tests compare with: Hugging Face's trainer fed with the same pre-tokens, and text made here."""
 
 import json
 import random
@@ -22,19 +22,19 @@ SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0"
 
 def generated_text(seed: int, words: int) -> str:
     """Text with the statistics of language: few words often, many rarely, in many scripts."""
-    source, pieces = random.Random(seed), []
+    source, pre_tokens = random.Random(seed), []
     rare = ["".join(source.choices("abcdefghiklmnoprstuw", k=source.randint(2, 12))) for _ in range(words // 8)]
     for _ in range(words):
         often = source.random() < 0.8
-        pieces.append(source.choice(WORDS) if often else source.choice(rare))
-        pieces.append(source.choice(SPACES))
-    return "".join(pieces)
+        pre_tokens.append(source.choice(WORDS) if often else source.choice(rare))
+        pre_tokens.append(source.choice(SPACES))
+    return "".join(pre_tokens)
 
 
 def hugging_face_merges(
     texts: Iterable[str], expression: str | None, merges: int, **options: object
 ) -> list[tuple[str, str]]:
-    """The merges of Hugging Face's BpeTrainer over the same pieces, in the byte alphabet's characters."""
+    """The merges of Hugging Face's BpeTrainer over the same pre-tokens, in the byte alphabet's characters."""
     tokenizer = Tokenizer(models.BPE())
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     split = [] if expression is None else [pre_tokenizers.Split(Regex(expression), "isolated")]
@@ -53,14 +53,14 @@ def resumed_merges(
     splits = [pre_tokenizers.Split(Regex(expression), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
     base.pre_tokenizer = pre_tokenizers.Sequence(splits)
     names = {chr(0x4E00 + id_): token for token, id_ in base.get_vocab().items()}
-    pieces = []
+    pre_tokens = []
     for encoding in map(base.encode, texts):
         rows = groupby(zip(encoding.word_ids, encoding.ids, strict=True), itemgetter(0))
-        pieces += ["".join(chr(0x4E00 + id_) for _, id_ in row) for _, row in rows]
+        pre_tokens += ["".join(chr(0x4E00 + id_) for _, id_ in row) for _, row in rows]
     trained = Tokenizer(models.BPE())
     size = len(names) + merges
     trained.train_from_iterator(
-        pieces, trainers.BpeTrainer(vocab_size=size, initial_alphabet=[*names], show_progress=False, **options)
+        pre_tokens, trainers.BpeTrainer(vocab_size=size, initial_alphabet=[*names], show_progress=False, **options)
     )
     found = json.loads(trained.to_str())["model"]["merges"]
     return [tuple("".join(map(names.__getitem__, part)) for part in pair) for pair in found]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from pipeline import Tokenizer
-from pipeline.base.printable import BYTE_ORDER
-from pipeline.merges.vocabulary import NOT_IN_UTF8, token_to_text
-from pipeline.pattern.presets import PRESETS
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.printable import BYTE_ORDER
+from bpe_pipeline.merges.vocabulary import NOT_IN_UTF8, token_to_text
+from bpe_pipeline.pattern.presets import PRESETS
 
 BOS, EOT = "<|begin|>", "<|end|>"
 DEEPSEEK = [
@@ -55,7 +55,7 @@ def _shapes() -> dict[str, tuple[list[Any], dict[str, Any]]]:
         "neox": ([byte_level(use_regex=True)], {"normalizer": normalizers.NFC(), "lacks": NOT_IN_UTF8}),
         "llama3": (
             [*isolated(llama3), byte_level()],
-            {"whole_pieces": True, "post": byte_and_bos},
+            {"whole_pre_tokens": True, "post": byte_and_bos},
         ),
         "qwen2": ([*isolated(qwen2), byte_level()], {"normalizer": normalizers.NFC()}),
         "deepseek": ([*isolated(*DEEPSEEK), byte_level()], {"normalizer": empty, "post": bos}),
@@ -82,8 +82,8 @@ def made(name: str, added: list[AddedToken]) -> HuggingFaceTokenizer:
     merges = [(token_to_text(left), token_to_text(right)) for left, right in samples.trained("none")]
     for left, right in merges:
         vocab.setdefault(left + right, len(vocab))
-    whole_pieces = parts.get("whole_pieces", False)
-    theirs = HuggingFaceTokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_pieces))
+    whole_pre_tokens = parts.get("whole_pre_tokens", False)
+    theirs = HuggingFaceTokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=whole_pre_tokens))
     if "normalizer" in parts:
         theirs.normalizer = parts["normalizer"]
     theirs.pre_tokenizer = stages[0] if len(stages) == 1 else pre_tokenizers.Sequence(stages)

@@ -16,7 +16,7 @@ Words = list[tuple[list[int], int]]  # ids of tokens, and how often they come
 def words_of(counter: Mapping[bytes, int]) -> Words:
     """Begin with the bytes: {b"!!": 5} -> [([0, 0], 5)]."""
     id_of = {byte: token for token, byte in enumerate(GPT2_BYTES)}
-    return [([id_of[byte] for byte in piece], count) for piece, count in counter.items()]
+    return [([id_of[byte] for byte in pre_token], count) for pre_token, count in counter.items()]
 
 
 def count_pairs(words: Words) -> Counter[tuple[int, int]]:

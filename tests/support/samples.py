@@ -10,10 +10,10 @@ from typing import Any
 import peers
 from merge_cases import engine_of, learn
 
-from pipeline import Tokenizer, _core
-from pipeline.base.printable import BYTE_ORDER
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.base.printable import BYTE_ORDER
+from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 Merges = list[tuple[bytes, bytes]]
 
@@ -38,7 +38,7 @@ def trained(pattern: str, merges: int = 160) -> Merges:
     """Merges trained on generated text, cut by the pattern."""
     lines = peers.generated_text(7, 4000).splitlines(keepends=True)
     compiled = compile_pattern(pattern)
-    counter = Counter(piece.encode() for line in lines for piece in compiled.cut(line))
+    counter = Counter(pre_token.encode() for line in lines for pre_token in compiled.cut(line))
     result = learn(engine_of(counter), merges)
     return Vocabulary.from_id_pairs(result.left, result.right).merges()
 
@@ -75,10 +75,10 @@ def all_planes(seed: int, texts: int) -> list[str]:
     return ["".join(source.choice(makers)() for _ in range(source.randint(1, 30))) for _ in range(texts)]
 
 
-def naive_merge(piece: bytes, merges: Merges) -> list[bytes]:
+def naive_merge(pre_token: bytes, merges: Merges) -> list[bytes]:
     """The definition: join the pair of lowest rank, leftmost first, until no pair is in the list."""
     rank_of = {pair: rank for rank, pair in enumerate(merges)}
-    parts = [bytes([byte]) for byte in piece]
+    parts = [bytes([byte]) for byte in pre_token]
     while True:
         ranked = [(rank_of[pair], at) for at, pair in enumerate(pairwise(parts)) if pair in rank_of]
         if not ranked:

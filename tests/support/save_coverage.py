@@ -16,7 +16,7 @@ import coverage
 
 def coverage_init(*_: Any) -> None:
     """Called by coverage.py in every process, before anything is measured, and in a child of a fork at its start."""
-    worker = sys.modules.get("pipeline.executors.worker")
+    worker = sys.modules.get("bpe_pipeline.executors.worker")
     if worker is None:
         os.register_at_fork(before=_save, after_in_parent=_save)
     elif not hasattr(worker.answer, "__wrapped__"):

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipeline import _core
-from pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline import _core
+from bpe_pipeline.corpus.documents import DocumentJudge
 
 _WORD = (1 << 64) - 1
 

@@ -10,7 +10,7 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 
-import pipeline
+import bpe_pipeline
 
 
 def main() -> None:
@@ -21,17 +21,19 @@ def main() -> None:
         options = ["--vocab-size", "400", "--workers", "2", "--chunk-size", "20000", "--quiet"]
         subprocess.run([*command, *options], cwd=home, check=True)
         subprocess.run([command[0], "verify", "run", "--quiet"], cwd=home, check=True)
-        tokenizer = pipeline.Tokenizer.load(Path(home, "run", "tokenizer"))
+        tokenizer = bpe_pipeline.Tokenizer.load(Path(home, "run", "tokenizer"))
         ids = tokenizer.encode(text)
         if tokenizer.decode(ids) != text or len(ids) > len(text) / 3:
             raise SystemExit("the tokenizer does not give the text back, or hardly shorter")
     names = {str(path) for path in metadata.files("bpe-pipeline") or ()}
-    sources = ("pipeline/native/", "tests/", "benchmarks/")
-    if not {"pipeline/py.typed", "pipeline/_core.pyi"} <= names or any(name.startswith(sources) for name in names):
+    sources = ("pipeline/", "native/", "tests/", "benchmarks/")
+    if not {"bpe_pipeline/py.typed", "bpe_pipeline/_core.pyi"} <= names or any(
+        name.startswith(sources) for name in names
+    ):
         raise SystemExit(f"the wheel does not hold what it should: {sorted(names)}")
-    if metadata.version("bpe-pipeline") != pipeline.__version__:
-        raise SystemExit(f"the wheel is of version {metadata.version('bpe-pipeline')}, not {pipeline.__version__}")
-    sys.stdout.write(f"bpe-pipeline {pipeline.__version__}: trained, verified, encoded and decoded\n")
+    if metadata.version("bpe-pipeline") != bpe_pipeline.__version__:
+        raise SystemExit(f"the wheel is of version {metadata.version('bpe-pipeline')}, not {bpe_pipeline.__version__}")
+    sys.stdout.write(f"bpe-pipeline {bpe_pipeline.__version__}: trained, verified, encoded and decoded\n")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from pipeline.base import machine
-from pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
-from pipeline.pattern import compiled, compiler
+from bpe_pipeline.base import machine
+from bpe_pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
+from bpe_pipeline.pattern import compiled, compiler
 
 active = False  # whether tests do in this process what can be done in it
 _native = functools.lru_cache(20)(compiled.AutomatonTables.native)  # a worker makes it once, and gets many tasks
@@ -25,8 +25,8 @@ def activated() -> Iterator[None]:
     Files are not forced onto the disk. Memory is that of no file: the sum of all takes 6 ms in a process this large.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.run.workers.LocalExecutor", TasksHere)
-        patch.setattr("pipeline.base.system.flush", lambda _: None)
+        patch.setattr("bpe_pipeline.run.workers.LocalExecutor", TasksHere)
+        patch.setattr("bpe_pipeline.base.system.flush", lambda _: None)
         patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
         patch.setattr(compiled.AutomatonTables, "native", _native)
         patch.setattr(compiler, "_tables", _tables)

@@ -15,7 +15,7 @@ _STEPS = re.compile(
 
 
 def output_on_a_terminal(
-    words: Sequence[str], cwd: Path, program: Sequence[str] = ("-m", "pipeline"), code: int = 0, **environment: str
+    words: Sequence[str], cwd: Path, program: Sequence[str] = ("-m", "bpe_pipeline"), code: int = 0, **environment: str
 ) -> bytes:
     """Return everything that a command, or another program in Python, writes to a terminal."""
     terminal, other_end = pty.openpty()

@@ -11,8 +11,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pipeline
-from pipeline.reports.numbers import PARALLEL, SENTENCES
+import bpe_pipeline
+from bpe_pipeline.reports.numbers import PARALLEL, SENTENCES
 
 RECORDED = Path(__file__).parents[1] / "report" / "tokeval.json"
 LINES = 12
@@ -50,7 +50,7 @@ def train(home: Path) -> dict[str, Path]:
     (home / "text.txt").write_text("\n".join(line for lines in texts().values() for line in lines), encoding="utf-8")
     files = {}
     for name, options in OPTIONS.items():
-        pipeline.train(home / "text.txt", output=home / name, export=["hf"], **options)
+        bpe_pipeline.train(home / "text.txt", output=home / name, export=["hf"], **options)
         files[name] = home / name / "tokenizer" / "tokenizer.json"
     return files
 

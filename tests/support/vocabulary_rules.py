@@ -14,9 +14,9 @@ from recorded import recorded
 from reference import GPT2_BYTES, count_pairs, may_be_made, merge_word
 from samples import naive_merge
 
-from pipeline import Tokenizer, import_counts
-from pipeline.merges.vocabulary import Vocabulary, text_to_token, token_to_text
-from pipeline.tokenizer.model import Model
+from bpe_pipeline import Tokenizer, import_counts
+from bpe_pipeline.merges.vocabulary import Vocabulary, text_to_token, token_to_text
+from bpe_pipeline.tokenizer.model import Model
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,15 @@ class Base:
     ids: Mapping[bytes, int]
     merges: Sequence[tuple[bytes, bytes]]
     added: Mapping[str, int] = field(default_factory=dict)
-    whole_pieces: bool = False
+    whole_pre_tokens: bool = False
 
-    def merged(self, piece: bytes) -> list[bytes]:
-        """Merges alone, without whole pieces."""
-        return naive_merge(piece, self.merges)
+    def merged(self, pre_token: bytes) -> list[bytes]:
+        """Merges alone, without whole pre-tokens."""
+        return naive_merge(pre_token, self.merges)
 
-    def encode(self, piece: bytes) -> list[int]:
-        whole = self.whole_pieces and piece in self.ids
-        return [self.ids[token] for token in ([piece] if whole else self.merged(piece))]
+    def encode(self, pre_token: bytes) -> list[int]:
+        whole = self.whole_pre_tokens and pre_token in self.ids
+        return [self.ids[token] for token in ([pre_token] if whole else self.merged(pre_token))]
 
     def parts(self, token: bytes) -> tuple[bytes, bytes] | None:
         """What the last merge of a token's own bytes joins: the merge without which it stays in two parts."""
@@ -45,7 +45,9 @@ class Base:
 
     def model(self) -> Model:
         tokens = {id_: token for token, id_ in self.ids.items()}
-        tokenizer = Tokenizer(Vocabulary.from_tokens(tokens, self.merges, self.added), whole_pieces=self.whole_pieces)
+        tokenizer = Tokenizer(
+            Vocabulary.from_tokens(tokens, self.merges, self.added), whole_pre_tokens=self.whole_pre_tokens
+        )
         return tokenizer.model
 
     def save(self, directory: Path) -> Path:
@@ -55,7 +57,7 @@ class Base:
         byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
         added = [{"id": id_, "content": text, **plain, "special": True} for text, id_ in self.added.items()]
         merges = [[token_to_text(left), token_to_text(right)] for left, right in self.merges]
-        model = {"type": "BPE", "ignore_merges": self.whole_pieces, "vocab": vocab, "merges": merges}
+        model = {"type": "BPE", "ignore_merges": self.whole_pre_tokens, "vocab": vocab, "merges": merges}
         document = {"version": "1.0", "added_tokens": added, "model": model}
         document |= {"pre_tokenizer": byte_level, "decoder": byte_level}
         directory.mkdir()
@@ -81,10 +83,10 @@ def recorded_cases(command: str, home: Path) -> Iterator[tuple[dict[str, Any], P
 
 
 def require_probes(case: dict[str, Any], base: Path, changed: Tokenizer) -> None:
-    """Require the recorded ids of pieces, before and after."""
+    """Require the recorded ids of pre-tokens, before and after."""
     encoders = Tokenizer.load(base).model.encoder(), changed.model.encoder()
     for probe in case["probes"]:
-        found = [one.encode_pieces([text_to_token(probe["piece"])]) for one in encoders]
+        found = [one.encode_pre_tokens([text_to_token(probe["pre_token"])]) for one in encoders]
         assert found == [probe["old"], probe["new"]], (base, probe)
 
 
@@ -104,8 +106,12 @@ def extend_by_rules(
     for text in base.added:
         with suppress(UnicodeEncodeError):
             forbidden.add(text_to_token(text))
-    offering = {piece: n for piece, n in counter.items() if not (base.whole_pieces and piece in base.ids)}
-    words = [(base.encode(piece), count) for piece, count in offering.items()]  # a whole piece offers no pairs
+    offering = {
+        pre_token: n for pre_token, n in counter.items() if not (base.whole_pre_tokens and pre_token in base.ids)
+    }
+    words = [
+        (base.encode(pre_token), count) for pre_token, count in offering.items()
+    ]  # a whole pre-token offers no pairs
     merges: list[tuple[bytes, bytes, int]] = []
     new_ids: dict[bytes, int] = {}
     made_again: list[int] = []
@@ -148,8 +154,8 @@ def prune_by_rules(
     """
     bytes_of = {id_: token for token, id_ in base.ids.items()}
     score = dict.fromkeys(bytes_of, 0)
-    for piece, count in (counter or {}).items():
-        for id_ in base.encode(piece):
+    for pre_token, count in (counter or {}).items():
+        for id_ in base.encode(pre_token):
             score[id_] += count
     stay = {id_ for token, id_ in base.ids.items() if len(token) == 1 or token in protect}
     stay |= {id_ for id_ in bytes_of if id_ in base.added.values() or token_to_text(bytes_of[id_]) in base.added}
@@ -200,5 +206,5 @@ def bases(draw: st.DrawFn) -> Base:
     return Base(ids, merges, added, draw(st.booleans()))
 
 
-pieces = st.text("abc<>", min_size=1, max_size=9).map(str.encode)
-counters = st.dictionaries(pieces, st.integers(1, 6), min_size=1, max_size=10)
+pre_tokens = st.text("abc<>", min_size=1, max_size=9).map(str.encode)
+counters = st.dictionaries(pre_tokens, st.integers(1, 6), min_size=1, max_size=10)

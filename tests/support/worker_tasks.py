@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.base.errors import InputError
-from pipeline.counts.count_worker import CountTask, count_chunk
-from pipeline.executors import ignore
-from pipeline.executors.local import LocalExecutor
-from pipeline.executors.worker import report_progress
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.counts.count_worker import CountTask, count_chunk
+from bpe_pipeline.executors import ignore
+from bpe_pipeline.executors.local import LocalExecutor
+from bpe_pipeline.executors.worker import report_progress
 
-_log = logging.getLogger("pipeline.tests")
+_log = logging.getLogger("bpe_pipeline.tests")
 
 
 def results_of(

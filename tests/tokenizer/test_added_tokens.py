@@ -10,9 +10,9 @@ import samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import pipeline
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError
 
 EOT, X, Y = "<|endoftext|>", "<x>", "<y>"
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -71,7 +71,7 @@ def test_tokens_of_settings_have_the_ids_of_transformers(name: str, base: dict[s
     assert ours.special_tokens == theirs.added_tokens_encoder
     assert [ours.encode(text) for text in TEXTS] == [theirs.encode(text) for text in TEXTS]
     exported = tmp_path / "exported"
-    pipeline.export(tmp_path, output=exported, export=["hf"])
+    bpe_pipeline.export(tmp_path, output=exported, export=["hf"])
     bare = pytest.importorskip("tokenizers").Tokenizer.from_file(str(exported / "tokenizer.json"))
     assert [bare.encode(text).ids for text in TEXTS] == [ours.encode(text) for text in TEXTS]
 
@@ -131,16 +131,16 @@ def test_any_settings_are_read_as_transformers_reads_them_or_refused(
 def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], tmp_path: Path) -> None:
     home = tmp_path / "tok"
     write(home, base, CASES["added"])
-    run = pipeline.import_counts({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
+    run = bpe_pipeline.import_counts({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
     for change in (
-        lambda: pipeline.extend(home, run, add=2, output=tmp_path / "new"),
-        lambda: pipeline.prune(home, run, keep=290, output=tmp_path / "new"),
+        lambda: bpe_pipeline.extend(home, run, add=2, output=tmp_path / "new"),
+        lambda: bpe_pipeline.prune(home, run, keep=290, output=tmp_path / "new"),
     ):
         with pytest.raises(InputError, match="lacks '<x>', which the settings next to it make a token"):
             change()
-    pipeline.export(home, output=tmp_path / "whole", export=["hf"])
-    assert pipeline.extend(tmp_path / "whole", run, add=2, output=tmp_path / "new").plan[0].id == 299
-    pipeline.export(home, output=tmp_path / "more", export=["hf"], added_special_tokens=["<new>"])
+    bpe_pipeline.export(home, output=tmp_path / "whole", export=["hf"])
+    assert bpe_pipeline.extend(tmp_path / "whole", run, add=2, output=tmp_path / "new").plan[0].id == 299
+    bpe_pipeline.export(home, output=tmp_path / "more", export=["hf"], added_special_tokens=["<new>"])
     assert Tokenizer.load(tmp_path / "more").special_tokens["<new>"] == 299
 
 
@@ -162,6 +162,6 @@ def test_settings_that_are_not_reproduced_are_refused(
 
 def test_doctor_names_tokens_that_tokenizer_json_lacks(base: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path, base, CASES["list"])
-    found = [one for one in pipeline.doctor(tmp_path).findings if X in one.because]
+    found = [one for one in bpe_pipeline.doctor(tmp_path).findings if X in one.because]
     assert any("transformers has" in one.because and "export" in one.take for one in found)
     assert any("hf with tokenizers" in one.because and "other ids" in one.because for one in found)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pattern_texts import ALPHABETS
 from published import ADDED, SHAPES, pair
 
-from pipeline import Tokenizer, _core
+from bpe_pipeline import Tokenizer, _core
 
 # Among them tokens that start inside of others, or continue what is one by itself.
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "|><|", " 1", "é<", "<|1|>\r\n2", "ab", "abcab")

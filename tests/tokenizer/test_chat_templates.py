@@ -8,8 +8,8 @@ import pytest
 from chat_cases import with_template
 from transformers import AutoTokenizer
 
-import pipeline
-from pipeline import Tokenizer
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
 
 ASKED = {"role": "user", "content": "q"}
 ALL = "{% for m in messages %}<|im_start|>{{ m | tojson }}<|im_end|>{% endfor %}"
@@ -46,7 +46,7 @@ def test_the_last_message_is_continued_as_by_transformers(content: str, messages
     try:
         theirs = tokenizer.to_transformers().apply_chat_template(messages, **options)
     except ValueError:
-        with pytest.raises(pipeline.UsageError, match="continue_final_message: the last message has no text"):
+        with pytest.raises(bpe_pipeline.UsageError, match="continue_final_message: the last message has no text"):
             tokenizer.apply_chat_template(messages, **options)
     else:
         assert tokenizer.apply_chat_template(messages, **options) == theirs
@@ -54,9 +54,9 @@ def test_the_last_message_is_continued_as_by_transformers(content: str, messages
 
 def test_a_message_is_continued_or_a_prompt_follows() -> None:
     tokenizer = with_template(TURNS.replace("CONTENT", "{{ m.content }}"))
-    with pytest.raises(pipeline.UsageError, match="leave out add_generation_prompt"):
+    with pytest.raises(bpe_pipeline.UsageError, match="leave out add_generation_prompt"):
         tokenizer.apply_chat_template(_answer(), continue_final_message=True, add_generation_prompt=True)
-    with pytest.raises(pipeline.UsageError, match="the last message has no text"):
+    with pytest.raises(bpe_pipeline.UsageError, match="the last message has no text"):
         tokenizer.apply_chat_template([], continue_final_message=True)
 
 
@@ -123,7 +123,7 @@ def test_all_named_tokens_are_known_to_a_template(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_be_ignored_or_taken_apart_is_refused(variables: dict[str, Any]) -> None:
-    with pytest.raises(pipeline.UsageError, match=next(iter(variables))):
+    with pytest.raises(bpe_pipeline.UsageError, match=next(iter(variables))):
         with_template("{{ tools }}").apply_chat_template([ASKED], **variables)
 
 

@@ -10,12 +10,12 @@ import samples
 import tiktoken
 from command import refused, run
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError
-from pipeline.corpus.listing import find_files
-from pipeline.corpus.sampling import choose, read_chosen
-from pipeline.tokenizer.check import check_exports
-from pipeline.tokenizer.formats.export_formats import FORMATS
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.listing import find_files
+from bpe_pipeline.corpus.sampling import choose, read_chosen
+from bpe_pipeline.tokenizer.check import check_exports
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 
 EOT = "<|endoftext|>"
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from published import pair
 from recorded import FILES, needs_files
 
-import pipeline
-from pipeline import Tokenizer, _core
-from pipeline.merges.vocabulary import Vocabulary
+import bpe_pipeline
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.merges.vocabulary import Vocabulary
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<")
 LOOKBEHIND = Tokenizer.from_merges([(b"x", b"y"), (b"y", b"y")], SPECIALS, pattern=r"(?<=x)y|[^y]+|y")  # for `regex`
@@ -35,7 +35,7 @@ def test_blocks_are_str_or_bytes() -> None:
 def test_memory_of_blocks_is_bounded() -> None:
     """21 MB of text, and the 5 million ids of it, pass through a process that grows by less than 10 MB."""
     text = (
-        "import memory_peak, samples\nfrom pipeline import Tokenizer\n"
+        "import memory_peak, samples\nfrom bpe_pipeline import Tokenizer\n"
         "ours = Tokenizer.from_merges(samples.trained('gpt2'), ['<s>'])\n"
         "line = 'the words of a line, and some more of them\\n' * 500\n"
         "grown = memory_peak.growth()\n"
@@ -77,8 +77,8 @@ def least_seconds(ours: Tokenizer, text: str, times: int) -> float:
 
 
 @pytest.mark.parametrize("text", ["a", "ab", "the ", "日本", "ACGT"])
-def test_time_is_linear_in_the_length_of_a_piece(text: str) -> None:
-    """Two megabytes as one piece take five times as long as 400 kB; 12 times is allowed on a busy machine."""
+def test_time_is_linear_in_the_length_of_a_pre_token(text: str) -> None:
+    """Two megabytes as one pre-token take five times as long as 400 kB; 12 times is allowed on a busy machine."""
     ours = Tokenizer.from_merges([*samples.trained("none", 400)], pattern="none")
     whole = "".join(random.Random(1).choices(text, k=2_000_000 // len(text[0].encode())))
     short = least_seconds(ours, whole[: len(whole) // 5], 3)
@@ -110,7 +110,7 @@ def test_time_is_independent_of_the_length_of_token_prefixes() -> None:
 
 
 def test_caches_are_bounded() -> None:
-    """Millions of pieces that occur once; the memory of several threads stays within the limit."""
+    """Millions of pre-tokens that occur once; the memory of several threads stays within the limit."""
     limit = 16 << 20
     tokens = samples.tokens_by_id()
     merges = Vocabulary.from_tokens(tokens, [], {})
@@ -145,7 +145,7 @@ def rss_bytes() -> int:
 def test_documents_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
     """Compare every document with both peers, and blocks with the whole text."""
     most = None if FULL else 2 << 20  # bytes of each file
-    ours = pipeline.train(FILES, output=tmp_path / "run", vocab_size=32_000, pattern=pattern)
+    ours = bpe_pipeline.train(FILES, output=tmp_path / "run", vocab_size=32_000, pattern=pattern)
     theirs, encoding = ours.to_tokenizers(), ours.to_tiktoken()
     for path in FILES:
         text = path.read_bytes()[:most].decode(errors="ignore")
@@ -158,8 +158,8 @@ def test_documents_have_the_ids_of_peers(pattern: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("letter_runs", [5, pytest.param(3 << 20, marks=pytest.mark.slow)], ids=["short", "long"])
-def test_a_long_piece_that_starts_long_tokens_is_encoded_in_windows_as_in_one(letter_runs: int) -> None:
-    """A list that makes a token again after it was used takes one queue for the whole piece."""
+def test_a_long_pre_token_that_starts_long_tokens_is_encoded_in_windows_as_in_one(letter_runs: int) -> None:
+    """A list that makes a token again after it was used takes one queue for the whole pre-token."""
     merges, token = [], b"c"
     for at in range(1000):
         merges.append((b"ba"[at % 2 : at % 2 + 1], token))
@@ -179,7 +179,7 @@ def test_a_long_piece_that_starts_long_tokens_is_encoded_in_windows_as_in_one(le
 def test_encode_cut_checks_its_ends() -> None:
     encoder = pair("deepseek", "plain")[1].model.encoder()
     text = "a low 1 " * 400
-    every = [id_ for one in text for id_ in encoder.encode_pieces([one])]
+    every = [id_ for one in text for id_ in encoder.encode_pre_tokens([one])]
     assert encoder.encode_cut(text, list(range(1, len(text) + 1))) == every
     for wrong in ([0], [2, 1], [1, 1], [len(text) + 1]):
         with pytest.raises(ValueError, match="ends must rise"):

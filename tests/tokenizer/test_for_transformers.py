@@ -20,11 +20,11 @@ from recorded import DATA
 from tokenizers import AddedToken, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError, InputError
-from pipeline.pattern.token_rules import Preparation, TokenRule
-from pipeline.run.ids import Roles
-from pipeline.tokenizer.model import Model
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import ExportRefusedError, InputError
+from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
+from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.tokenizer.model import Model
 
 pytestmark = pytest.mark.filterwarnings("ignore:`max_length` is ignored")
 

@@ -16,17 +16,17 @@ import pytest
 import samples
 from command import refused, run
 
-from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.presets import PRESETS, superword_presets
-from pipeline.run.ids import Roles
-from pipeline.tokenizer.check import check_exports
-from pipeline.tokenizer.export import export_model, limits_of
-from pipeline.tokenizer.formats import export_formats
-from pipeline.tokenizer.formats import gguf as ours
-from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
-from pipeline.tokenizer.model import ChatTemplate, Model
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import ExportRefusedError
+from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.pattern.presets import PRESETS, superword_presets
+from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.tokenizer.check import check_exports
+from bpe_pipeline.tokenizer.export import export_model, limits_of
+from bpe_pipeline.tokenizer.formats import export_formats
+from bpe_pipeline.tokenizer.formats import gguf as ours
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
+from bpe_pipeline.tokenizer.model import ChatTemplate, Model
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 TEXTS = int(os.environ.get("BPE_PIPELINE_LLAMA_TEXTS", "1000"))
@@ -133,7 +133,7 @@ def test_llama_reads_superwords_by_digits_as_we_do(tmp_path: Path) -> None:
             assert theirs.tokenize(text.encode(), add_bos=False) == tokenizer.encode_ordinary(text), text
 
 
-def byte_pairs(pattern: str) -> Tokenizer:  # two pieces where there should be one, or one for two, change ids
+def byte_pairs(pattern: str) -> Tokenizer:  # two pre-tokens where there should be one, or one for two, change ids
     return Tokenizer.from_merges(BYTE_PAIRS, [EOT, "<|im_end|>", "<|im|>"], pattern=pattern)
 
 

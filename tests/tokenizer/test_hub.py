@@ -12,9 +12,9 @@ from subprocess import CompletedProcess
 import pytest
 from command import refused, run
 
-from pipeline import Tokenizer
-from pipeline.base.errors import StorageError, UsageError
-from pipeline.reports.model_card import MARK
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import StorageError, UsageError
+from bpe_pipeline.reports.model_card import MARK
 
 TOKEN, COMMIT = "hf_of_this_test", f"/commit/{'1' * 40}"
 TOKENIZER = Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], ["<|endoftext|>"])

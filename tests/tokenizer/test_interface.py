@@ -12,11 +12,11 @@ import pytest
 import samples
 import tokenizers
 
-import pipeline
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, UsageError
-from pipeline.pattern.compiled import CompiledPattern, in_sequence
-from pipeline.pattern.compiler import compile_pattern
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.pattern.compiled import CompiledPattern, in_sequence
+from bpe_pipeline.pattern.compiler import compile_pattern
 
 EOT = "<|endoftext|>"
 SPECIALS = (EOT, "<|im_start|>", "<|im_end|>")
@@ -28,11 +28,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("interface")
     (home / "a.txt").write_text("low lower lowest<|endoftext|>the lower newest widest " * 20)
     options: Any = {"special_tokens": [*SPECIALS], "chat_template": "chatml", "pad_token": "<|pad|>", "workers": 1}
-    pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], pattern="llama3", **options)
+    bpe_pipeline.train(home / "a.txt", output=home / "run", vocab_size=[270, 265], pattern="llama3", **options)
     return home / "run"
 
 
-LOADERS: tuple[Any, ...] = (Tokenizer, Tokenizer.load, Tokenizer.from_file, Tokenizer.from_pretrained, pipeline.load)
+LOADERS: tuple[Any, ...] = (
+    Tokenizer,
+    Tokenizer.load,
+    Tokenizer.from_file,
+    Tokenizer.from_pretrained,
+    bpe_pipeline.load,
+)
 
 
 @pytest.mark.parametrize("load", LOADERS, ids=lambda load: load.__qualname__)
@@ -53,9 +59,9 @@ def test_a_path_brings_its_own_pattern(run: Path) -> None:
 
 
 def test_a_run_without_a_tokenizer_says_what_makes_one(tmp_path: Path) -> None:
-    run = pipeline.import_counts({"low": 5}, output=tmp_path / "run")
+    run = bpe_pipeline.import_counts({"low": 5}, output=tmp_path / "run")
     with pytest.raises(InputError, match=r"run has no tokenizer yet: bpe-pipeline merge .*run$"):
-        pipeline.load(run)
+        bpe_pipeline.load(run)
 
 
 def test_repr_len_call_in_and_equality(run: Path) -> None:
@@ -70,7 +76,7 @@ def test_repr_len_call_in_and_equality(run: Path) -> None:
     ours.encode("low"), ours.vocab, ours.merges, ours.get_vocab()  # what is cached changes nothing
     assert (ours, hash(ours)) == (other, hash(other))
     assert ours not in (Tokenizer(run / "tokenizer-265"), "a text")
-    assert pipeline.merge_run(run, chat_template="chatml")[270] == ours
+    assert bpe_pipeline.merge_run(run, chat_template="chatml")[270] == ours
 
 
 def test_tokens_have_the_letters_of_hugging_face(run: Path) -> None:
@@ -112,13 +118,13 @@ def test_keywords_of_transformers_are_accepted(run: Path) -> None:
 def test_swapped_arguments_are_refused_with_the_right_order(run: Path, tmp_path: Path) -> None:
     ours, corpus = Tokenizer(run), run.parent / "a.txt"
     with pytest.raises(UsageError, match=r"order is encode_files\(inputs, tokenizer\)"):
-        pipeline.encode_files(ours, corpus)  # type: ignore[arg-type]
+        bpe_pipeline.encode_files(ours, corpus)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"order is encode_corpus\(inputs, tokenizer, output\)"):
-        pipeline.encode_corpus(ours, corpus, tmp_path / "out")  # type: ignore[arg-type]
+        bpe_pipeline.encode_corpus(ours, corpus, tmp_path / "out")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"run is a tokenizer, and .*a\.txt is none: inputs come before it"):
-        pipeline.encode_files(run, corpus)
+        bpe_pipeline.encode_files(run, corpus)
     with pytest.raises(UsageError, match="inputs come before it"):
-        pipeline.encode_corpus(run, corpus, tmp_path / "out")
+        bpe_pipeline.encode_corpus(run, corpus, tmp_path / "out")
 
 
 PATTERNS: dict[str, CompiledPattern] = {
@@ -169,7 +175,9 @@ def test_copies_are_equal_and_encode_alike(pattern: str) -> None:
 def test_encoded_files_are_copied(tmp_path: Path) -> None:
     for name, last in (("a.txt", "lower"), ("b.txt", "lowest")):
         (tmp_path / name).write_text(f"low<|endoftext|>{last}")
-    encoded, longer = (pipeline.encode_files(tmp_path / f"{name}.txt", tokenizer("gpt2"), workers=1) for name in "ab")
+    encoded, longer = (
+        bpe_pipeline.encode_files(tmp_path / f"{name}.txt", tokenizer("gpt2"), workers=1) for name in "ab"
+    )
     for other in copies(encoded):
         assert [document.tolist() for document in other] == [document.tolist() for document in encoded]
     assert encoded not in (longer, [list(document) for document in encoded])

@@ -1,4 +1,5 @@
-"""The ids of pieces that were met before, and of long pieces in parts: those of the definition, whoever met them."""
+"""The ids of pre-tokens that were met before, and of long pre-tokens in parts: those of the definition, whoever met
+them."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -41,28 +42,28 @@ LEFT_OF_A_BYTE = [(b"\xe6", b"\x97"), (b"\x97", b"\xa5"), (b"\xa5", b"\xe6"), (b
 @example(
     LEFT_OF_A_BYTE, ["日日日日日".encode() + b"\xe6", "日".encode() * 9 + b"\xe6\x97"]
 )  # the last character is cut off
-def test_long_pieces_in_parts_are_merged_by_definition(merges: samples.Merges, pieces: list[bytes]) -> None:
-    expected = [token for piece in pieces for token in samples.naive_merge(piece, merges)]
+def test_long_pre_tokens_in_parts_are_merged_by_definition(merges: samples.Merges, pre_tokens: list[bytes]) -> None:
+    expected = [token for pre_token in pre_tokens for token in samples.naive_merge(pre_token, merges)]
     encoder, tokens = samples.encoder_of(merges)
     for _ in range(2):  # the second time from what is known
-        assert [tokens[id_] for id_ in encoder.encode_pieces(pieces)] == expected
+        assert [tokens[id_] for id_ in encoder.encode_pre_tokens(pre_tokens)] == expected
 
 
 @pytest.mark.parametrize("size", [255, 256, 257, 3000])
-def test_a_piece_of_any_number_of_parts(size: int) -> None:
+def test_a_pre_token_of_any_number_of_parts(size: int) -> None:
     merges = [(b"\xe6", b"\x97"), (b"\xe6\x97", b"\xa5"), ("日".encode(), "日".encode())]
-    piece = "".join(random.Random(size).choices("日本", k=size)).encode()
+    pre_token = "".join(random.Random(size).choices("日本", k=size)).encode()
     encoder, tokens = samples.encoder_of(merges)
-    expected = samples.naive_merge(piece, merges)
-    assert [tokens[id_] for id_ in encoder.encode_pieces([b"a", piece, "日日".encode()])] == [
+    expected = samples.naive_merge(pre_token, merges)
+    assert [tokens[id_] for id_ in encoder.encode_pre_tokens([b"a", pre_token, "日日".encode()])] == [
         b"a",
         *expected,
         "日日".encode(),
     ]
 
 
-def pieces_of(seed: int) -> list[str]:
-    """Many of few pieces, and a few of many: short ones, of the most bytes that are kept, and longer ones."""
+def pre_tokens_of(seed: int) -> list[str]:
+    """Many of few pre-tokens, and a few of many: short ones, of the most bytes that are kept, and longer ones."""
     source = random.Random(seed)
     often = [
         "".join(source.choices("the é日本", k=size)) for size in (1, 2, 3, 7, 15, 16, 40, 85, 254, 255, 256, 300) * 9
@@ -74,21 +75,23 @@ def pieces_of(seed: int) -> list[str]:
 @pytest.mark.parametrize("cache_bytes", [0, 64 << 10, 128 << 10, 16 << 20])
 def test_threads_learn_from_each_other_while_tables_grow_and_are_forgotten(cache_bytes: int) -> None:
     merges = samples.trained("none")
-    expected = {seed: samples.encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces_of(seed)) for seed in range(4)}
+    expected = {
+        seed: samples.encoder_of(merges, cache_bytes=0)[0].encode_pre_tokens(pre_tokens_of(seed)) for seed in range(4)
+    }
     encoder, _ = samples.encoder_of(merges, cache_bytes=cache_bytes, threads=5)
     seeds = [*range(4)] * 6
     with ThreadPoolExecutor(6) as threads:  # one more than keeps what it learns
-        found = list(threads.map(lambda seed: encoder.encode_pieces(pieces_of(seed)), seeds))
+        found = list(threads.map(lambda seed: encoder.encode_pre_tokens(pre_tokens_of(seed)), seeds))
     assert all(ids == expected[seed] for seed, ids in zip(seeds, found, strict=True))
 
 
-def test_pieces_of_equal_hashes_are_told_apart() -> None:
-    """Of 300,000 pieces some ten pairs have the same 32 bits of the hash."""
-    pieces = [f"{number:06x}" for number in range(300_000)]
+def test_pre_tokens_of_equal_hashes_are_told_apart() -> None:
+    """Of 300,000 pre-tokens some ten pairs have the same 32 bits of the hash."""
+    pre_tokens = [f"{number:06x}" for number in range(300_000)]
     merges = samples.trained("none")
-    expected = samples.encoder_of(merges, cache_bytes=0)[0].encode_pieces(pieces)
+    expected = samples.encoder_of(merges, cache_bytes=0)[0].encode_pre_tokens(pre_tokens)
     encoder, _ = samples.encoder_of(merges)
-    assert encoder.encode_pieces(pieces) == encoder.encode_pieces(pieces) == expected
+    assert encoder.encode_pre_tokens(pre_tokens) == encoder.encode_pre_tokens(pre_tokens) == expected
 
 
 def test_children_that_are_forked_while_threads_encode_have_the_same_ids() -> None:

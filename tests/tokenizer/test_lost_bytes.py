@@ -22,11 +22,11 @@ from published import (
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-import pipeline
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError
-from pipeline.guests.inspect.doctor import examine
-from pipeline.guests.inspect.findings import ADVICE, WRONG
+import bpe_pipeline
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.extensions.inspect.doctor import examine
+from bpe_pipeline.extensions.inspect.findings import ADVICE, WRONG
 
 
 def without_alphabet(text: str, pre_tokenizer: Any, **of_model: Any) -> HuggingFaceTokenizer:
@@ -51,7 +51,7 @@ LACKING = st.lists(st.one_of(st.sampled_from(["<unk>", EOT, "ab", "low "]), st.t
     st.lists(LACKING.map("".join), max_size=9),
 )
 @example("abababab low low", "none", None, False, False, ["ab low aZb lZow ab low", "ab low " + "aZb" * 99])  # in parts
-@example("éééé éé ééé low", "none", None, False, False, ["é世é" * 99])  # where a long piece might be cut
+@example("éééé éé ééé low", "none", None, False, False, ["é世é" * 99])  # where a long pre-token might be cut
 @example("abababab low low", "none", "<unk>", True, False, ["ab low aZb lZZow ab low"])
 def test_bytes_without_a_token_become_what_tokenizers_makes_of_them(
     trained: str, cut: str, unk: str | None, fuse: bool, whole: bool, texts: list[str]
@@ -83,9 +83,9 @@ def test_commands_take_a_vocabulary_that_lacks_bytes(unk: str | None, said: str,
     rows = [int(one) for one in np.load(next((tmp_path / "shards").glob("*.npy")))]
     assert rows[:-1] == theirs.encode(text).ids
     succeeded(run("count", tmp_path / "a.txt", "--like", tmp_path, "-o", tmp_path / "counts"))
-    grown = pipeline.extend(tmp_path, tmp_path / "counts", add=2, output=tmp_path / "grown")
+    grown = bpe_pipeline.extend(tmp_path, tmp_path / "counts", add=2, output=tmp_path / "grown")
     assert grown.before == len(rows) - 1
-    pruned = pipeline.prune(tmp_path, tmp_path / "counts", keep=22, output=tmp_path / "pruned")
+    pruned = bpe_pipeline.prune(tmp_path, tmp_path / "counts", keep=22, output=tmp_path / "pruned")
     for home, changed in ((tmp_path / "grown", grown), (tmp_path / "pruned", pruned)):
         assert len(theirs_of(home).encode(text).ids) == changed.after
         agree(theirs_of(home), changed.tokenizer, text, *HARD)

@@ -17,13 +17,13 @@ from published import (
 )
 from tokenizers import Regex, pre_tokenizers
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, PipelineError, UsageError
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.pattern.parse import first_difference
-from pipeline.tokenizer.formats.fields import Field
-from pipeline.tokenizer.formats.pre_tokenizer import _recovered
-from pipeline.tokenizer.formats.rank_lists import model_of_ranks
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, PipelineError, UsageError
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.parse import first_difference
+from bpe_pipeline.tokenizer.formats.fields import Field
+from bpe_pipeline.tokenizer.formats.pre_tokenizer import _recovered
+from bpe_pipeline.tokenizer.formats.rank_lists import model_of_ranks
 
 
 @st.composite
@@ -42,7 +42,7 @@ def expressions(draw: st.DrawFn) -> str:
 
 
 def cut_by_tokenizers(expression: str, text: str) -> list[str]:
-    return [piece for piece, _ in pre_tokenizers.Split(Regex(expression), "isolated").pre_tokenize_str(text)]
+    return [pre_token for pre_token, _ in pre_tokenizers.Split(Regex(expression), "isolated").pre_tokenize_str(text)]
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
@@ -54,7 +54,7 @@ def test_accepted_expressions_cut_alike(expression: str, texts: list[str]) -> No
         return
     if compiled.tables is None or first_difference(expression):
         return
-    # tiktoken shows no pieces; where any two neighbouring bytes make a token, ids tell them.
+    # tiktoken shows no pre-tokens; where any two neighbouring bytes make a token, ids tell them.
     whole = f"{expression}|[\\s\\S]"
     data = [text.encode() for text in texts]
     tokens = [*dict.fromkeys(BYTES + [one[at : at + 2] for one in data for at in range(len(one) - 1)])]

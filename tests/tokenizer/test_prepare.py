@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from published import ADDED, BOS, DEEPSEEK, EOT, SHAPES, TEXTS, pair
 
-from pipeline import Tokenizer, _core
-from pipeline.base.errors import InputError, SpecialTokenError
-from pipeline.pattern.compiled import in_sequence
-from pipeline.pattern.compiler import compile_pattern
-from pipeline.tokenizer.encode import TextEncoder
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.base.errors import InputError, SpecialTokenError
+from bpe_pipeline.pattern.compiled import in_sequence
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.tokenizer.encode import TextEncoder
 
 SPECIALS = ("<|endoftext|>", "<|a|>", "<|a|><|b|>", "é<", "<|1|>", "<|1|>\r\n2", "é<1")
 LOOKBEHIND = r"(?<=x)y|[^y]+|y"  # only the `regex` package runs it
@@ -36,7 +36,7 @@ CHOICES += [{"allowed_special": {EOT}, "disallowed_special": ()}]
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.tokenizer.encode._BLOCK_BYTES", 1)
+    monkeypatch.setattr("bpe_pipeline.tokenizer.encode._BLOCK_BYTES", 1)
 
 
 def in_blocks(text: AnyStr, sizes: list[int]) -> Iterator[AnyStr]:
@@ -154,22 +154,22 @@ def test_long_texts_in_large_blocks(shape: str) -> None:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_too_long_piece_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_long_pre_token_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise RuntimeError("a piece of 7 bytes is beyond the limit")
+        raise RuntimeError("a pre-token of 7 bytes is beyond the limit")
 
     class Refusing:
-        encode = encode_part = count = encode_batch = encode_to_buffer = encode_cut = encode_pieces = refuse
+        encode = encode_part = count = encode_batch = encode_to_buffer = encode_cut = encode_pre_tokens = refuse
 
     listed = [Tokenizer.from_model(pair(shape, "plain")[1].model) for shape in ("qwen2", "deepseek", "coder")]
     for ours in [*listed, *(Tokenizer.from_merges([], pattern=pattern) for pattern in ("gpt2", LOOKBEHIND))]:
         monkeypatch.setattr(ours._encoder, "_native", Refusing())
         for call in methods(ours):
-            with pytest.raises(InputError, match="cannot be encoded: a piece of 7 bytes"):
+            with pytest.raises(InputError, match="cannot be encoded: a pre-token of 7 bytes"):
                 call("text")
 
 
-def test_sequence_knows_which_pieces_are_final() -> None:
+def test_sequence_knows_which_pre_tokens_are_final() -> None:
     pattern: Any = in_sequence(list(map(compile_pattern, DEEPSEEK)))
     data = ("low 12345 漢字 the  \n x" * 3).encode()
     for size in range(len(data) + 1):

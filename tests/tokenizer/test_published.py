@@ -9,13 +9,13 @@ from fetch_published import OF_NPM, OF_PYPI
 from recorded import DATA, FILES
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, OtherKindError
-from pipeline.guests.inspect.doctor import examine
-from pipeline.guests.inspect.findings import NOT_CHECKED, WRONG
-from pipeline.pattern.presets import PRESETS
-from pipeline.tokenizer.check import HARD_TEXTS
-from pipeline.tokenizer.formats.rank_lists import read_ranks
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, OtherKindError
+from bpe_pipeline.extensions.inspect.doctor import examine
+from bpe_pipeline.extensions.inspect.findings import NOT_CHECKED, WRONG
+from bpe_pipeline.pattern.presets import PRESETS
+from bpe_pipeline.tokenizer.check import HARD_TEXTS
+from bpe_pipeline.tokenizer.formats.rank_lists import read_ranks
 
 NORMALIZED = {"claude", "claude1"}  # by NFKC
 SENTENCEPIECE = {"baichuan2", "chatglm3", "gemma", "gemma2", "gemma3", "internlm2", "llama2", "mistral_v1", "phi3"}

@@ -19,12 +19,12 @@ from published import (
     HARD,
 )
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError, UsageError
-from pipeline.pattern.normal_form import nfc
-from pipeline.pattern.presets import PRESETS
-from pipeline.tokenizer.formats import rank_lists
-from pipeline.tokenizer.formats.rank_lists import read_ranks
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.presets import PRESETS
+from bpe_pipeline.tokenizer.formats import rank_lists
+from bpe_pipeline.tokenizer.formats.rank_lists import read_ranks
 
 
 @pytest.mark.parametrize("pattern", ["gpt2", "cl100k", "llama3", "o200k", "qwen2", DEEPSEEK[2] + r"|[\s\S]"])

@@ -16,11 +16,11 @@ from published import (
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
-from pipeline import Tokenizer
-from pipeline.base.errors import InputError
-from pipeline.compat import GPT2Tokenizer
-from pipeline.guests.inspect.doctor import examine
-from pipeline.guests.inspect.findings import FINE
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.compat import GPT2Tokenizer
+from bpe_pipeline.extensions.inspect.doctor import examine
+from bpe_pipeline.extensions.inspect.findings import FINE
 
 SPECIAL = {BOS: 416, EOT: 417, EOT * 2: 418}
 

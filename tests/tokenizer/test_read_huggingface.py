@@ -24,11 +24,11 @@ from published import (
 )
 from tokenizers import AddedToken
 
-from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError, InputError, OtherKindError
-from pipeline.guests.inspect.doctor import examine
-from pipeline.guests.inspect.findings import WRONG
-from pipeline.tokenizer.formats.export_formats import FORMATS
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import ExportRefusedError, InputError, OtherKindError
+from bpe_pipeline.extensions.inspect.doctor import examine
+from bpe_pipeline.extensions.inspect.findings import WRONG
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 
 
 @settings(max_examples=40_000 if FULL else 150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -72,7 +72,7 @@ def test_vocabulary_with_gaps_in_its_ids(tmp_path: Path) -> None:
     ("shape", "token", "reason"),
     [
         ("gpt2", {"id": 500}, r"added_tokens\[0\].id is 500, but tokenizers assigns '<.begin.>' the id 416"),
-        ("llama3", {"content": "Ġfoo"}, "whole piece could be"),
+        ("llama3", {"content": "Ġfoo"}, "whole pre-token could be"),
     ],
 )
 def test_added_tokens_that_are_not_reproduced_are_refused(shape: str, token: Any, reason: str, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from command import refused, run, succeeded
 from published import BOS, EOT, PLAIN, made
 from transformers import AutoTokenizer
 
-import pipeline
-from pipeline.base.errors import UsageError
+import bpe_pipeline
+from bpe_pipeline.base.errors import UsageError
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}]
@@ -56,13 +56,13 @@ def document(home: Path, name: str) -> Any:
 @pytest.mark.parametrize("form", FORMS)
 def test_templates_are_read_as_transformers_does_and_kept(form: str, tmp_path: Path) -> None:
     theirs = AutoTokenizer.from_pretrained(home := base(tmp_path, form))
-    ours = pipeline.Tokenizer.load(home)
+    ours = bpe_pipeline.Tokenizer.load(home)
     for tools in (None, TOOLS) if form != "no default" else ():
         expected = theirs.apply_chat_template(MESSAGES, tools=tools, tokenize=False)
         assert ours.apply_chat_template(MESSAGES, tools=tools, tokenize=False) == expected
-    counts = pipeline.import_counts({"abab": 9}, special_tokens=[BOS, EOT, EOT * 2], output=tmp_path / "run")
-    pipeline.export(home, output=tmp_path / "export", export=["hf"], added_special_tokens=["<x>"])
-    pipeline.extend(home, counts, add=1, output=tmp_path / "extend")
+    counts = bpe_pipeline.import_counts({"abab": 9}, special_tokens=[BOS, EOT, EOT * 2], output=tmp_path / "run")
+    bpe_pipeline.export(home, output=tmp_path / "export", export=["hf"], added_special_tokens=["<x>"])
+    bpe_pipeline.extend(home, counts, add=1, output=tmp_path / "extend")
     ours.save(tmp_path / "save")
     for name in ("export", "extend", "save"):
         again = tmp_path / name
@@ -79,7 +79,7 @@ def test_a_new_template_takes_the_place_of_the_default_alone(form: str, tmp_path
     theirs = AutoTokenizer.from_pretrained(home := base(tmp_path, form))
     (tmp_path / "new.jinja").write_text(writing("new "))
     options: dict[str, Any] = {"chat_template": str(tmp_path / "new.jinja"), "pad_token": "<pad>", "eos_token": BOS}
-    pipeline.export(home, output=tmp_path / "out", export=["hf"], **options)
+    bpe_pipeline.export(home, output=tmp_path / "out", export=["hf"], **options)
     again, before = AutoTokenizer.from_pretrained(tmp_path / "out"), theirs.chat_template
     others = {name: text for name, text in before.items() if name != "default"} if isinstance(before, dict) else {}
     assert again.chat_template == ({"default": writing("new ")} | others if others else writing("new "))
@@ -94,12 +94,12 @@ def test_what_would_be_replaced_needs_overwrite(tmp_path: Path) -> None:
     assert "base has other content in special_tokens_map.json, tokenizer_config.json, tokenizer.json; choose" in said
     assert {file.name: file.read_bytes() for file in home.rglob("*") if file.is_file()} == before
     succeeded(run("export", home, "--special-token", "<x>", "--export", "hf", "-o", home, "--overwrite"))
-    assert pipeline.Tokenizer.load(home).special_tokens["<x>"] == 419
+    assert bpe_pipeline.Tokenizer.load(home).special_tokens["<x>"] == 419
     assert document(home, "generation_config.json") == GENERATION
     assert AutoTokenizer.from_pretrained(home).chat_template == {"default": DEFAULT, "tool_use": TOOL_USE}
-    pipeline.export(home, export=["hf"])  # writes the same again
+    bpe_pipeline.export(home, export=["hf"])  # writes the same again
     (plain := tmp_path / "plain").mkdir()
     (plain / "chat_template.jinja").write_text(OTHER)
     made("gpt2", PLAIN).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UsageError, match=r"chat_template\.jinja would be read in place of the exported chat template"):
-        pipeline.export(tmp_path / "tokenizer.json", output=plain, export=["hf"], overwrite=True)
+        bpe_pipeline.export(tmp_path / "tokenizer.json", output=plain, export=["hf"], overwrite=True)

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples import Tensor
 
-from pipeline import Tokenizer, _core
-from pipeline.base.errors import InputError, PipelineError, UsageError
-from pipeline.merges.rules import MergeRules
-from pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline import Tokenizer, _core
+from bpe_pipeline.base.errors import InputError, PipelineError, UsageError
+from bpe_pipeline.merges.rules import MergeRules
+from bpe_pipeline.merges.vocabulary import Vocabulary
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = (EOT, "<|a|>", "<|a|><|b|>")
@@ -42,27 +42,29 @@ def merge_lists(draw: st.DrawFn) -> samples.Merges:
 @settings(max_examples=150, deadline=None)
 @given(merge_lists(), st.lists(st.text("aaabbc", min_size=1, max_size=40), min_size=1, max_size=8))
 @example([(b"b", b"c"), (b"a", b"b")], ["abc"])  # the longest token that it begins with is not its first one
-def test_short_pieces_are_merged_by_definition(merges: samples.Merges, pieces: list[str]) -> None:
-    expected = [token for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
+def test_short_pre_tokens_are_merged_by_definition(merges: samples.Merges, pre_tokens: list[str]) -> None:
+    expected = [token for pre_token in pre_tokens for token in samples.naive_merge(pre_token.encode(), merges)]
     for options in ({}, {"cache_bytes": 0}):
         encoder, tokens = samples.encoder_of(merges, **options)
         for _ in range(2):  # the second time from the cache
-            assert [tokens[id_] for id_ in encoder.encode_pieces(pieces)] == expected
+            assert [tokens[id_] for id_ in encoder.encode_pre_tokens(pre_tokens)] == expected
 
 
 @settings(max_examples=60, deadline=None)
 @given(merge_lists(), st.integers(129, 400), st.integers(0, 1 << 30), st.sampled_from(["a", "ab", "aab", "aaabbc"]))
-def test_long_pieces_are_merged_by_definition(merges: samples.Merges, size: int, seed: int, letters: str) -> None:
-    piece = "".join(random.Random(seed).choices(letters, k=size))
+def test_long_pre_tokens_are_merged_by_definition(merges: samples.Merges, size: int, seed: int, letters: str) -> None:
+    pre_token = "".join(random.Random(seed).choices(letters, k=size))
     encoder, tokens = samples.encoder_of(merges)
-    assert [tokens[id_] for id_ in encoder.encode_pieces([piece])] == samples.naive_merge(piece.encode(), merges)
+    assert [tokens[id_] for id_ in encoder.encode_pre_tokens([pre_token])] == samples.naive_merge(
+        pre_token.encode(), merges
+    )
 
 
 @pytest.mark.parametrize("merges", [[(b"aa", b"aa"), (b"a", b"a")], [(b"a", b"a"), (b"aa", b"aa")]])
-def test_piece_of_megabytes_takes_seconds(merges: samples.Merges) -> None:
+def test_pre_token_of_megabytes_takes_seconds(merges: samples.Merges) -> None:
     """A quadratic algorithm would not finish; the result shows that every merge was applied."""
     encoder, tokens = samples.encoder_of(merges)
-    ids = encoder.encode_pieces(["a" * 3_000_001])
+    ids = encoder.encode_pre_tokens(["a" * 3_000_001])
     assert [tokens[id_] for id_ in ids[-2:]] == [b"aaaa", b"a"]
     assert len(ids) == 750_001
 
@@ -73,8 +75,8 @@ def test_encode_is_cutting_and_merging(pattern: str) -> None:
     assert (ours.pattern.automaton is None) == (pattern == LOOKBEHIND)
     ids = {token: id_ for id_, token in ours.vocab.items()}
     for text in samples.HARD_TEXTS[:-1] + samples.all_planes(1, 30) + ["axyyé"]:
-        pieces = ours.pattern.cut(text)
-        expected = [ids[token] for piece in pieces for token in samples.naive_merge(piece.encode(), merges)]
+        pre_tokens = ours.pattern.cut(text)
+        expected = [ids[token] for pre_token in pre_tokens for token in samples.naive_merge(pre_token.encode(), merges)]
         assert ours.encode(text) == ours.encode(text.encode()) == ours.encode_ordinary(text) == expected
         assert ours.decode(expected) == text
 
@@ -218,8 +220,8 @@ def test_from_vocab_keeps_ids_and_appends_special_tokens() -> None:
     assert Tokenizer.from_vocab(vocab, [(b"a", b"b")]).encode(EOT)[0] == 1000 + ord("<")
 
 
-def test_whole_pieces_are_looked_up_before_merging() -> None:
+def test_whole_pre_tokens_are_looked_up_before_merging() -> None:
     vocabulary = Vocabulary.from_tokens(samples.tokens_by_id(b"ab", b"abc"), [(b"a", b"b")], {})
     assert Tokenizer(vocabulary).encode("abc abc") == [256, 66, 220, 256, 66]
-    assert Tokenizer(vocabulary, whole_pieces=True).encode("abc abc") == [257, 220, 256, 66]
+    assert Tokenizer(vocabulary, whole_pre_tokens=True).encode("abc abc") == [257, 220, 256, 66]
     assert Tokenizer(vocabulary).model.unreachable_tokens() == [257]

@@ -14,12 +14,12 @@ from command import run
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from transformers import AutoTokenizer
 
-from pipeline import Tokenizer
-from pipeline.base.errors import ExportRefusedError, InputError
-from pipeline.merges.vocabulary import Vocabulary
-from pipeline.pattern.presets import PRESETS
-from pipeline.tokenizer.formats import gguf
-from pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
+from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import ExportRefusedError, InputError
+from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.pattern.presets import PRESETS
+from bpe_pipeline.tokenizer.formats import gguf
+from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 EOT, PAD = "<|endoftext|>", "<|pad|>"
 SPECIALS = (EOT, "<|a b|>", "[x\n]")
@@ -155,7 +155,7 @@ VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range
     ("name", "make", "reason"),
     [
         ("gpt2", lambda: tokenizer("llama3"), "pattern 'llama3'"),
-        ("gpt2", lambda: Tokenizer(Vocabulary.from_merges([]), whole_pieces=True), "whole pieces"),
+        ("gpt2", lambda: Tokenizer(Vocabulary.from_merges([]), whole_pre_tokens=True), "whole pre-tokens"),
         ("hf", lambda: Tokenizer.from_merges([(b" ", b"a")], ["Ġa"]), "special token 'Ġa'"),
         ("hf", lambda: Tokenizer.from_model(SPACED), "a space is put in front of texts .* GPT-2's"),
         ("gpt2", lambda: Tokenizer.from_merges(VERSION, []), "looks like the header of merges.txt"),
@@ -172,7 +172,7 @@ VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range
         ("gguf", lambda: samples.tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),
         ("gguf", lambda: samples.tokenizer("llama3", ("eot",)), "'eot': llama.cpp would take ordinary text"),
         ("gguf", lambda: samples.tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
-        ("gguf", lambda: with_tokens(*LOST, whole_pieces=True), "b'abc', id 258.*does not look up"),
+        ("gguf", lambda: with_tokens(*LOST, whole_pre_tokens=True), "b'abc', id 258.*does not look up"),
         ("gguf", lambda: with_tokens(*LOST, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
         ("gguf", lambda: Tokenizer.from_merges(END, [EOT]), "may take the token '</s>'"),
     ],

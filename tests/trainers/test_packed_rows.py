@@ -13,7 +13,7 @@ from pathlib import Path
 import peers
 import pytest
 
-import pipeline
+import bpe_pipeline
 
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("BPE_PIPELINE_TRAINERS", sys.executable)
@@ -61,9 +61,9 @@ def test_logits_of_a_document_in_a_row_are_those_of_the_document_alone(tmp_path:
         pytest.skip("needs torch, transformers and pyarrow: install them, or name their Python, BPE_PIPELINE_TRAINERS")
     documents = [peers.generated_text(1, 4000)[at : at + 10 + at % 90] for at in range(0, 8000, 97)]
     (tmp_path / "a.txt").write_text("<|endoftext|>".join(documents))
-    tokenizer = pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=400)
+    tokenizer = bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=400)
     rows = {"shard_format": "parquet", "sequence_length": 128, "pack": "best-fit"}
-    pipeline.encode_corpus(tmp_path / "a.txt", tokenizer, tmp_path / "rows", **rows)
+    bpe_pipeline.encode_corpus(tmp_path / "a.txt", tokenizer, tmp_path / "rows", **rows)
     [collate] = re.findall(r"^def collate.*?^    return .*?$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "script.py").write_text(SCRIPT.format(collate=collate))
     shard = tmp_path / "rows" / "shard-00000.parquet"

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from command import run, succeeded
 
-import pipeline
+import bpe_pipeline
 
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("BPE_PIPELINE_TRAINERS", sys.executable)
@@ -164,13 +164,13 @@ def test_conversations_at_random_are_encoded_alike(home: Path) -> None:
     (home / "jobs.json").write_text(json.dumps(jobs))
     _python(SCRIPTS, "encoded", home / "run" / "tokenizer", home / "jobs.json")
     found = iter(json.loads((home / "jobs.json").read_text()))
-    tokenizer = pipeline.Tokenizer.load(home / "run" / "tokenizer")
+    tokenizer = bpe_pipeline.Tokenizer.load(home / "run" / "tokenizer")
     for options, conversations in jobs:
         ours: dict[str, Any] = {"sequence_length": options["cutoff_len"], "date": "today", **options}
         ours["special_tokens_in_messages"] = "tokens"
         del ours["cutoff_len"]
         for one in conversations:
-            assert next(pipeline.encode_chat([one], tokenizer, **ours), None) == next(found), (options, one)
+            assert next(bpe_pipeline.encode_chat([one], tokenizer, **ours), None) == next(found), (options, one)
 
 
 def test_rows_at_random_are_aligned_alike(home: Path) -> None:
@@ -194,7 +194,7 @@ def test_rows_at_random_are_aligned_alike(home: Path) -> None:
     (home / "align.json").write_text(json.dumps(jobs))
     _python(SCRIPTS, "aligned", home / "align.json")
     for (entry, row), (messages, system) in zip(jobs, json.loads((home / "align.json").read_text()), strict=True):
-        ours = pipeline.align_chat(row, **entry)
+        ours = bpe_pipeline.align_chat(row, **entry)
         assert ours["messages"] == messages, (entry, row)
         assert not messages or ours["system"] == system, (entry, row)
 

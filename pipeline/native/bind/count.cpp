@@ -60,19 +60,19 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
     const bpe::Locked gil;
     const nb::str document(reinterpret_cast<const char*>(text), size);
     size_t total = 0;
-    for (nb::handle piece : nb::iter(function(document))) {
-      Py_ssize_t piece_size;
-      if (!PyUnicode_AsUTF8AndSize(piece.ptr(), &piece_size)) throw nb::python_error();
-      total += static_cast<size_t>(piece_size);
-      emit(static_cast<size_t>(piece_size));
+    for (nb::handle pre_token : nb::iter(function(document))) {
+      Py_ssize_t pre_token_size;
+      if (!PyUnicode_AsUTF8AndSize(pre_token.ptr(), &pre_token_size)) throw nb::python_error();
+      total += static_cast<size_t>(pre_token_size);
+      emit(static_cast<size_t>(pre_token_size));
     }
-    if (total != size) throw nb::value_error("the pieces of a document do not add up to it");
+    if (total != size) throw nb::value_error("the pre-tokens of a document do not add up to it");
   };
 }
 
 void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_tokens,
                   const std::vector<Text>& added_tokens, std::optional<bpe::DocumentJudge> judge,
-                  std::optional<size_t> max_piece_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
+                  std::optional<size_t> max_pre_token_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
                   nb::object spill, nb::object sink, nb::object form) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
@@ -81,11 +81,11 @@ void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_to
     self->spill(nb::find(*self));
   };
   const bpe::ChunkCounter::Options options{judge.value_or(bpe::DocumentJudge{}),
-                                           max_piece_bytes.value_or(0),
+                                           max_pre_token_bytes.value_or(0),
                                            window_bytes,
                                            budget_bytes.value_or(0),
                                            call_spill,
-                                           sink.is_none() ? nullptr : nb::cast<bpe::PieceSink*>(sink),
+                                           sink.is_none() ? nullptr : nb::cast<bpe::PreTokenSink*>(sink),
                                            form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
   const size_t separators = special_tokens.size();
@@ -127,14 +127,14 @@ nb::dict statistics_of(const Counter& self) {
   const bpe::CountingStatistics& statistics = self.counter.statistics();
   nb::dict result;
   const auto add = [&](const char* name, const auto& value) { result[name] = nb::cast(value); };
-  add("bytes", statistics.bytes), add("documents", statistics.documents), add("pieces", statistics.pieces);
+  add("bytes", statistics.bytes), add("documents", statistics.documents), add("pre_tokens", statistics.pre_tokens);
   add("special_tokens", statistics.special_tokens), add("invalid_bytes", statistics.invalid_bytes);
   nb::dict noted;
   const auto note = [&](const char* kind, const bpe::Noted& input) {
     noted[kind] = nb::make_tuple(input.count, input.offsets);
   };
   note("replacements", statistics.replacements), note("documents_skipped", statistics.documents_skipped);
-  note("pieces_cut", statistics.pieces_cut);
+  note("pre_tokens_cut", statistics.pre_tokens_cut);
   result["noted"] = noted;
   add("left_out", statistics.left_out), add("cut", statistics.cut);
   return result;
@@ -175,23 +175,26 @@ ColumnsTuple columns_of(Counter& self, size_t partition, size_t partitions) {
 }
 
 void bind_counter(nb::module_& module) {
-  nb::class_<Counter>(module, "ChunkCounter",
-                      "Counts the pieces of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a "
-                      "function from a document to its pieces (slower).",
-                      nb::type_slots(counter_slots))
+  nb::class_<Counter>(
+      module, "ChunkCounter",
+      "Counts the pre-tokens of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a "
+      "function from a document to its pre-tokens (slower).",
+      nb::type_slots(counter_slots))
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
-           "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "max_piece_bytes"_a = nb::none(),
+           "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "max_pre_token_bytes"_a = nb::none(),
            "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(), "spill"_a = nb::none(),
            "sink"_a = nb::none(), "form"_a = nb::none(),
-           nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
-                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
-                   "DocumentJudge | None = None, "
-                   "max_piece_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
-                   "spill: Callable[[ChunkCounter], None] | None = None, sink: PieceSink | None = None, "
-                   "form: NormalForm | None = None) -> None"),
+           nb::sig(
+               "def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
+               "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
+               "DocumentJudge | None = None, "
+               "max_pre_token_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
+               "spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, "
+               "form: NormalForm | None = None) -> None"),
            "added_tokens: cut out of the text as special tokens are, but separating no documents. "
            "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
-           "which writes columns() somewhere; the counter then starts empty again. sink: what the pieces go to instead "
+           "which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to "
+           "instead "
            "of being counted. form: what each stretch between special tokens is put into before it is cut.")
       .def(
           "feed",
@@ -201,7 +204,7 @@ void bind_counter(nb::module_& module) {
           "block"_a, "end"_a = false,
           "The next bytes of a text, `end` with the last; another text may follow. Under `strict`, UnicodeError(text, "
           "offset) "
-          "at the first invalid byte. MemoryError(offset, bytes) if a piece (what a document needs, if one may be "
+          "at the first invalid byte. MemoryError(offset, bytes) if a pre-token (what a document needs, if one may be "
           "dropped) does not fit into budget_bytes.")
       .def(
           "feed_documents",
@@ -217,20 +220,23 @@ void bind_counter(nb::module_& module) {
           "start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
           "Call before a text that starts inside a document, so that the document is not counted twice.")
       .def(
-          "add_pieces",
-          [](Counter& self, const std::vector<nb::bytes>& pieces, const std::vector<uint64_t>& counts) {
-            if (pieces.size() != counts.size()) throw nb::value_error("as many counts as pieces are needed");
-            for (size_t i = 0; i < pieces.size(); ++i)
-              self.counter.add(reinterpret_cast<const uint8_t*>(pieces[i].c_str()), pieces[i].size(), counts[i]);
+          "add_pre_tokens",
+          [](Counter& self, const std::vector<nb::bytes>& pre_tokens, const std::vector<uint64_t>& counts) {
+            if (pre_tokens.size() != counts.size()) throw nb::value_error("as many counts as pre-tokens are needed");
+            for (size_t i = 0; i < pre_tokens.size(); ++i)
+              self.counter.add(reinterpret_cast<const uint8_t*>(pre_tokens[i].c_str()), pre_tokens[i].size(),
+                               counts[i]);
           },
-          "pieces"_a, "counts"_a, "Adds counts of pieces that were cut elsewhere.")
+          "pre_tokens"_a, "counts"_a, "Adds counts of pre-tokens that were cut elsewhere.")
       .def("__len__", [](const Counter& self) { return self.counter.table().size(); })
       .def("columns", &columns_of, "partition"_a = 0, "partitions"_a = 1,
-           "The pieces of one of `partitions` equal ranges of hashes, in order of hash: offsets (int64), data (bytes), "
+           "The pre-tokens of one of `partitions` equal ranges of hashes, in order of hash: offsets (int64), data "
+           "(bytes), "
            "counts (uint64). The counter stays as it is.")
       .def(
           "clear_counts", [](Counter& self) { self.counter.clear_counts(); },
-          "Forgets the pieces counted so far and frees their memory, but not the text that waits for its end nor the "
+          "Forgets the pre-tokens counted so far and frees their memory, but not the text that waits for its end nor "
+          "the "
           "statistics.")
       .def(
           "set_budget",
@@ -243,11 +249,11 @@ void bind_counter(nb::module_& module) {
           "Another budget_bytes from now on, perhaps a smaller one: then spill(counter) may be called.")
       .def("fed_bytes", [](const Counter& self) { return self.counter.statistics().bytes; })
       .def(
-          "long_piece_bytes", [](const Counter& self) { return self.counter.table().long_bytes(); },
-          "The bytes of the pieces that are longer than 15.")
+          "long_pre_token_bytes", [](const Counter& self) { return self.counter.table().long_bytes(); },
+          "The bytes of the pre-tokens that are longer than 15.")
       .def("memory_bytes", [](const Counter& self) { return self.counter.bytes(); })
       .def("statistics", &statistics_of, nb::sig("def statistics(self) -> dict[str, Any]"),
-           "bytes, documents, pieces, special_tokens, invalid_bytes; left_out, cut: documents, bytes "
+           "bytes, documents, pre-tokens, special_tokens, invalid_bytes; left_out, cut: documents, bytes "
            "and characters that the judge does not take; noted: of each kind of input that was skipped or "
            "altered, how often it occurred, and where the first eight are, from the first byte fed.");
 }
@@ -282,12 +288,13 @@ void bind_tally(nb::module_& module) {
           [](const CountTally& tally) {
             std::vector<std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double, double>> classes;
             for (const auto& one : tally.classes())
-              classes.emplace_back(one.lowest, one.pieces, one.bytes, one.slots, one.found, one.text_bytes);
+              classes.emplace_back(one.lowest, one.pre_tokens, one.bytes, one.slots, one.found, one.text_bytes);
             return classes;
           },
-          "A row a class of counts, the lowest first: its lowest count, different pieces, their bytes, their slots in "
+          "A row a class of counts, the lowest first: its lowest count, different pre-tokens, their bytes, their slots "
+          "in "
           "the merge engine, how often they were found, and the bytes of text they make up (bytes times counts).")
-      .def("is_text", &CountTally::is_text, "Whether compact words can hold the pieces: no byte is never in UTF-8.")
+      .def("is_text", &CountTally::is_text, "Whether compact words can hold the pre-tokens: no byte is never in UTF-8.")
       .def(
           "first_index",
           [](const CountTally& tally, uint64_t max_pairs, uint64_t max_positions) {
@@ -295,7 +302,8 @@ void bind_tally(nb::module_& module) {
             return std::tuple(index.pairs, index.positions, index.longest_list);
           },
           "max_pairs"_a, "max_positions"_a,
-          "What the engine indexes first, of pieces counted at least min_count times: pairs, their positions, and the "
+          "What the engine indexes first, of pre-tokens counted at least min_count times: pairs, their positions, and "
+          "the "
           "positions of the most frequent pair of bytes.");
 }
 
@@ -303,10 +311,11 @@ void bind_tally(nb::module_& module) {
 
 void bind_count(nb::module_& module) {
   module.def(
-      "hash64", [](const Buffer& piece) { return bpe::hash64(piece.data(), piece.size()); }, "piece"_a,
+      "hash64", [](const Buffer& pre_token) { return bpe::hash64(pre_token.data(), pre_token.size()); }, "pre_token"_a,
       "The hash by which counters are ordered.");
   module.def("give_back_memory", &bpe::give_back_memory, "Returns freed memory to the system.");
-  nb::class_<bpe::PieceSink>(module, "PieceSink", "What takes a ChunkCounter's pieces instead of counting them.");
+  nb::class_<bpe::PreTokenSink>(module, "PreTokenSink",
+                                "What takes a ChunkCounter's pre-tokens instead of counting them.");
   bind_counter(module);
   bind_combine(module);
   bind_tally(module);

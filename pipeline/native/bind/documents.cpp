@@ -19,7 +19,7 @@ namespace nanobind::detail {
 template <>
 struct type_caster<bpe::Packing> : named_caster<bpe::Packing> {};
 
-// Of pipeline/shards/deal_worker.py.
+// Of pipeline/bpe_pipeline/shards/deal_worker.py.
 template <>
 struct type_caster<bpe::Selection> {
   NB_TYPE_CASTER(bpe::Selection, const_name("Selection"))

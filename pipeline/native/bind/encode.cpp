@@ -14,7 +14,7 @@ using bpe::Encoder;
 using bpe::IdBuffer;
 using bpe::Locked;
 using bpe::MemoryView;
-using bpe::PieceSink;
+using bpe::PreTokenSink;
 using bpe::SpecialTokens;
 using bpe::Text;
 using bpe::unlocked;
@@ -104,7 +104,7 @@ std::vector<bpe::Token> tokens_of(const Tokens& tokens) {
 }
 
 void make_encoder(ListingEncoder* self, const bpe::Automaton* automaton, const Tokens& tokens, Ids left, Ids right,
-                  Ids result, bool whole_pieces, size_t cache_bytes, size_t threads, const nb::bytes& lost_bytes,
+                  Ids result, bool whole_pre_tokens, size_t cache_bytes, size_t threads, const nb::bytes& lost_bytes,
                   std::optional<uint32_t> unknown, bool fused) {
   const std::vector<bpe::Token> listed = tokens_of(tokens);
   if (left.size() != right.size() || left.size() != result.size())
@@ -112,7 +112,7 @@ void make_encoder(ListingEncoder* self, const bpe::Automaton* automaton, const T
   std::vector<bpe::Merge> merges(left.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) merges[rank] = {left[rank], right[rank], result[rank]};
   const bpe::LostBytes lost{{lost_bytes.c_str(), lost_bytes.size()}, unknown, fused};
-  new (self) ListingEncoder(automaton, listed, merges, whole_pieces, cache_bytes, threads, lost);
+  new (self) ListingEncoder(automaton, listed, merges, whole_pre_tokens, cache_bytes, threads, lost);
 }
 
 // Runs `work(bytes)` on a text; without the GIL where the text is long enough to repay it.
@@ -160,15 +160,15 @@ nb::typed<nb::list, nb::typed<nb::list, int>> encode_batch(ListingEncoder& self,
   return lists;
 }
 
-nb::typed<nb::list, int> encode_pieces(ListingEncoder& self, const std::vector<Text>& pieces) {
+nb::typed<nb::list, int> encode_pre_tokens(ListingEncoder& self, const std::vector<Text>& pre_tokens) {
   std::string text;
   std::vector<uint32_t> ends;
-  for (const Text& piece : pieces) {
-    if (piece.bytes().empty()) continue;
-    text += piece.bytes();
+  for (const Text& pre_token : pre_tokens) {
+    if (pre_token.bytes().empty()) continue;
+    text += pre_token.bytes();
     ends.push_back(static_cast<uint32_t>(text.size()));
   }
-  if (text.size() > UINT32_MAX) throw std::runtime_error("the pieces are longer than 4 GiB together");
+  if (text.size() > UINT32_MAX) throw std::runtime_error("the pre-tokens are longer than 4 GiB together");
   IdBuffer ids;
   unlocked([&] { self.encode_cut(text, ends, ids); });
   return self.list(ids);
@@ -182,10 +182,10 @@ nb::typed<nb::dict, int, int> last_merges(ListingEncoder& self, const Tokens& to
   return found;
 }
 
-std::vector<std::pair<uint32_t, uint32_t>> steps(ListingEncoder& self, const nb::bytes& piece) {
+std::vector<std::pair<uint32_t, uint32_t>> steps(ListingEncoder& self, const nb::bytes& pre_token) {
   std::vector<std::pair<uint32_t, uint32_t>> made;
   bpe::RankMerger::Scratch scratch;
-  for (const auto& [rank, at] : self.merger().steps({piece.c_str(), piece.size()}, scratch))
+  for (const auto& [rank, at] : self.merger().steps({pre_token.c_str(), pre_token.size()}, scratch))
     made.emplace_back(rank, at);
   return made;
 }
@@ -197,7 +197,7 @@ MemoryView give(IdBuffer ids) {
   return bpe::give(kept, size, kept, [](void* memory) noexcept { std::free(memory); });
 }
 
-// Offsets and ids of each piece of a counter: with its counts, columns whose rows are 32-bit numbers.
+// Offsets and ids of each pre-token of a counter: with its counts, columns whose rows are 32-bit numbers.
 std::pair<MemoryView, MemoryView> encode_rows(ListingEncoder& self, const bpe::ColumnsView& columns) {
   auto ends = std::make_unique_for_overwrite<int64_t[]>(columns.rows + 1);
   IdBuffer ids;
@@ -208,7 +208,7 @@ std::pair<MemoryView, MemoryView> encode_rows(ListingEncoder& self, const bpe::C
   return {bpe::give(std::move(ends), columns.rows + 1), give(std::move(ids))};
 }
 
-// How often each token occurs in a counter's pieces, added to `uses`; returns the number of all tokens.
+// How often each token occurs in a counter's pre-tokens, added to `uses`; returns the number of all tokens.
 uint64_t add_uses(ListingEncoder& self, const bpe::ColumnsView& columns,
                   nb::ndarray<uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> uses) {
   return unlocked([&] {
@@ -238,12 +238,12 @@ void bind_encoder(nb::module_& module) {
   const auto specials = "specials"_a.none() = nb::none();
   nb::class_<ListingEncoder>(module, "Encoder", "Text to token ids, by rank. Safe to share between threads.")
       .def("__init__", &make_encoder, "automaton"_a.none(), "tokens"_a, "left"_a, "right"_a, "result"_a,
-           "whole_pieces"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0},
+           "whole_pre_tokens"_a = false, "cache_bytes"_a = size_t{256} << 20, "threads"_a = size_t{0},
            "lost_bytes"_a = nb::bytes("", 0), "unknown"_a = nb::none(), "fused"_a = false, nb::keep_alive<1, 2>(),
            "tokens: id -> bytes; left, right, result: buffers of uint32, the ids of each merge in order of rank. "
-           "threads: how many share what is known of pieces at a time; 0: as many as there are cores. "
+           "threads: how many share what is known of pre-tokens at a time; 0: as many as there are cores. "
            "lost_bytes: what no token stands for; text has nothing instead, or the id `unknown`: for each of them, or "
-           "`fused` for each run in a piece; 2**32 - 1: RuntimeError.")
+           "`fused` for each run in a pre-token; 2**32 - 1: RuntimeError.")
       .def(
           "encode",
           [](ListingEncoder& self, const Text& text, const SpecialTokens* specials) {
@@ -279,15 +279,15 @@ void bind_encoder(nb::module_& module) {
            "at "
            "once, of many texts or of one; the ids are the same.")
       .def("encode_rows", &encode_rows, "counter"_a,
-           "Offsets in bytes (64-bit signed) and ids (uint32) of each piece of a counter: columns of numbers.")
+           "Offsets in bytes (64-bit signed) and ids (uint32) of each pre-token of a counter: columns of numbers.")
       .def("add_uses", &add_uses, "counter"_a, "uses"_a,
            nb::sig("def add_uses(self, counter: Columns, uses: Buffer) -> int"),
-           "Adds to uses[id] (uint64) how often each token occurs in the pieces of a counter; returns the sum.")
+           "Adds to uses[id] (uint64) how often each token occurs in the pre-tokens of a counter; returns the sum.")
       .def("last_merges", &last_merges, "tokens"_a,
            "Id -> the rank of the last merge that makes a token (id -> bytes) of its own bytes, where merges do.")
-      .def("steps", &steps, "piece"_a,
-           "The merges of a piece in their order: rank, and the byte where the token starts.")
-      .def("encode_pieces", &encode_pieces, "pieces"_a, "The ids of pieces that were cut already.")
+      .def("steps", &steps, "pre_token"_a,
+           "The merges of a pre-token in their order: rank, and the byte where the token starts.")
+      .def("encode_pre_tokens", &encode_pre_tokens, "pre_tokens"_a, "The ids of pre-tokens that were cut already.")
       .def(
           "encode_cut",
           [](ListingEncoder& self, const Text& text, const std::vector<uint32_t>& ends) {
@@ -296,11 +296,11 @@ void bind_encoder(nb::module_& module) {
             unlocked([&] { self.encode_cut(bytes, ends, ids); });
             return self.list(ids);
           },
-          "text"_a, "ends"_a, "The ids of a text whose pieces end at these bytes.");
+          "text"_a, "ends"_a, "The ids of a text whose pre-tokens end at these bytes.");
 }
 
 void bind_chunk_sinks(nb::module_& module) {
-  nb::class_<ChunkText, PieceSink>(module, "ChunkText", "The repaired text of a chunk, which a ChunkCounter feeds.")
+  nb::class_<ChunkText, PreTokenSink>(module, "ChunkText", "The repaired text of a chunk, which a ChunkCounter feeds.")
       .def(
           "__init__",
           [](ChunkText* self, const std::vector<Text>& special_tokens, bool judged) {
@@ -318,8 +318,8 @@ void bind_chunk_sinks(nb::module_& module) {
           "(True) "
           "or with a file or record (False).");
 
-  nb::class_<ChunkIds, PieceSink>(module, "ChunkIds",
-                                  "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
+  nb::class_<ChunkIds, PreTokenSink>(module, "ChunkIds",
+                                     "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
       .def(
           nb::init<ListingEncoder&, std::vector<uint32_t>, std::optional<uint32_t>, bool, bool, std::vector<uint32_t>,
                    std::vector<uint32_t>>(),

@@ -22,8 +22,8 @@ void add(MergeEngine& engine, Buffer offsets, Buffer data, Buffer counts) {
   engine.add(columns->view(), columns);
 }
 
-void stream(MergeEngine& engine, bpe::Reader read, std::uint64_t piece_bytes) {
-  engine.stream(bpe::source_of(std::move(read)), piece_bytes);
+void stream(MergeEngine& engine, bpe::Reader read, std::uint64_t pre_token_bytes) {
+  engine.stream(bpe::source_of(std::move(read)), pre_token_bytes);
 }
 
 // The file that an error of the disk names, before the colon and the reason.
@@ -90,9 +90,9 @@ void bind_merge(nb::module_& module) {
       .def_prop_ro("counts", &view_of<&MergeResult::counts>, "The pair's count when it was merged, 64 bit.")
       .def_prop_ro("joined", &view_of<&MergeResult::joined>,
                    "Occurrences that became one token, 64 bit: the count, less overlaps as in `aaa`.")
-      .def_ro("bytes", &MergeResult::bytes, "Bytes of all pieces, each as often as it was found.")
-      .def_ro("left_out_pieces", &MergeResult::left_out_pieces,
-              "Different pieces counted less often than min_piece_count.")
+      .def_ro("bytes", &MergeResult::bytes, "Bytes of all pre-tokens, each as often as it was found.")
+      .def_ro("left_out_pre_tokens", &MergeResult::left_out_pre_tokens,
+              "Different pre-tokens counted less often than min_pre_token_count.")
       .def_ro("left_out_bytes", &MergeResult::left_out_bytes, "Bytes of them, each as often as it was found.")
       .def_prop_ro("stop", [](const MergeResult& result) { return result.exhausted ? "min-frequency" : "limit"; })
       .def_ro("phases", &MergeResult::phases);
@@ -103,15 +103,17 @@ void bind_merge(nb::module_& module) {
   nb::class_<MergeEngine>(module, "MergeEngine")
       .def(nb::init<>())
       .def("add", &add, "offsets"_a, "data"_a, "counts"_a,
-           "Adds pieces: piece i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than counts), "
+           "Adds pre-tokens: pre-token i is data[offsets[i]:offsets[i + 1]] (offsets 64-bit signed, one more than "
+           "counts), "
            "found counts[i] times (64-bit unsigned). The buffers are borrowed until run() has taken them in.")
       .def("stream", &stream, "read"_a, "slots"_a,
-           "Instead of add(): read() returns all columns, about that many bytes and pieces in all; run() calls it once "
+           "Instead of add(): read() returns all columns, about that many bytes and pre-tokens in all; run() calls it "
+           "once "
            "or twice, so that they need not be in memory together.")
       .def("resume", &resume, "left"_a, "right"_a, "counts"_a, "joined"_a,
            "Continues after these merges, in order of rank: run() makes those that come after them and returns all. "
            "They "
-           "are as phase_end was given them, or come from other pieces; what they join is counted in these.")
+           "are as phase_end was given them, or come from other pre-tokens; what they join is counted in these.")
       .def(
           "run", &run, "max_merges"_a, "rules"_a, nb::kw_only(), "threads"_a = 1, "progress"_a = nb::none(),
           "narrow_symbols"_a = 65536, "index_positions"_a = 0, "thread_bytes"_a = 4 << 20, "share_from"_a = 1500,
@@ -119,12 +121,14 @@ void bind_merge(nb::module_& module) {
           "start"_a = nb::none(),
           "Trains once on everything added. progress(merges, max_merges, best_count) is called at least every "
           "tenth of a second or so; what it raises, and Ctrl-C, stops the training and is raised here. "
-          "narrow_symbols, index_positions, thread_bytes (of pieces, for each thread beyond the first) and share_from "
+          "narrow_symbols, index_positions, thread_bytes (of pre-tokens, for each thread beyond the first) and "
+          "share_from "
           "(occurrences of a pair) are tuning and change no result. compact: in less memory, a fifth slower. With "
           "resident_bytes, words that a phase does not need are in files whose names begin with scratch (OSError where "
           "they cannot be written), so that any number of bytes is enough; words, lists and pairs take about that "
           "many. "
-          "phase_end(result) is called after each phase with the merges so far. start: where pieces are rows of 32-bit "
+          "phase_end(result) is called after each phase with the merges so far. start: where pre-tokens are rows of "
+          "32-bit "
           "numbers of tokens, which are all kept in memory: their bytes, their ids for the tie-break, the id of the "
           "first "
           "new token, bytes that are never made, and the numbers of tokens that may be made again and are then not "

@@ -1,4 +1,4 @@
-// What the bindings of the folder merge share: sources of pieces that Python reads, and merges that are known.
+// What the bindings of the folder merge share: sources of pre-tokens that Python reads, and merges that are known.
 #pragma once
 #include "bind/merge_rules.hpp"
 #include "merge/merge.hpp"
@@ -14,8 +14,8 @@ std::shared_ptr<T> held(T value) {
           }};
 }
 
-// Pieces in the columns that read() returns, which is called each time.
-inline PieceSource source_of(Reader read) {
+// Pre-tokens in the columns that read() returns, which is called each time.
+inline PreTokenSource source_of(Reader read) {
   return [read = held(std::move(read))](const std::function<void(const ColumnsView&)>& take) {
     const Locked gil;
     for (nanobind::handle one : nanobind::iter((*read)())) {

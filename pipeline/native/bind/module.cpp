@@ -1,4 +1,4 @@
-// The Python module pipeline._core: a table of contents. The folders of the core know nothing of Python; a file of this
+// The Python module bpe_pipeline._core: a table of contents. The folders of the core know nothing of Python; a file of this
 // folder shows each of them to it.
 #include <nanobind/nanobind.h>
 

@@ -27,7 +27,7 @@ void make_training(ParityTraining* place, std::uint64_t max_merges, bpe::MergeRu
     throw std::invalid_argument("texts that are measured are needed for each language");
   const bpe::merge::ParityOptions parity{languages.size(), !dev.empty(),     std::move(ratios), window, alpha,
                                          global_merges,    std::move(spent), std::move(recent)};
-  std::vector<bpe::PieceSource> texts;
+  std::vector<bpe::PreTokenSource> texts;
   for (auto* const several : {&languages, &dev})
     for (auto& read : *several) texts.push_back(bpe::source_of(std::move(read)));
   auto known = bpe::known_merges(left, right, counts, joined);

@@ -48,7 +48,7 @@ void make_normal_form(NormalForm* self, const std::vector<std::pair<uint32_t, ui
   });
 }
 
-// Cuts text[begin, end), at most `most` pieces in one call, and appends where they end; returns where the rest starts.
+// Cuts text[begin, end), at most `most` pre-tokens in one call, and appends where they end; returns where the rest starts.
 size_t cut(const Automaton& automaton, const Buffer& text, size_t begin, size_t end, bool at_end, size_t most,
            std::vector<uint32_t>& ends) {
   std::vector<uint32_t> round(most);
@@ -106,7 +106,7 @@ void bind_text(nb::module_& module) {
       },
       "The instruction sets that this machine runs, the one in use first; BPE_PIPELINE_SIMD chooses another.");
   const auto without_gil = nb::call_guard<bpe::Released>();
-  nb::class_<Automaton>(module, "Automaton", "A compiled pattern: cuts UTF-8 text into pieces.")
+  nb::class_<Automaton>(module, "Automaton", "A compiled pattern: cuts UTF-8 text into pre-tokens.")
       .def("__init__", &make_automaton, "class_starts"_a, "class_ids"_a, "classes"_a, "plain"_a, "folded"_a,
            "tentative"_a, "provable"_a, "ahead"_a = nb::bytes(""), "variants"_a = nb::bytes(""))
       .def(
@@ -115,14 +115,15 @@ void bind_text(nb::module_& module) {
             return cut_part(self, text, batch, true).first;
           },
           "text"_a, nb::kw_only(), "batch"_a = kRound, without_gil,
-          "The end of each piece of a whole document, UTF-8 in bytes. `batch` pieces are cut in one native call.")
+          "The end of each pre-token of a whole document, UTF-8 in bytes. `batch` pre-tokens are cut in one native "
+          "call.")
       .def(
           "cut_part",
           [](const Automaton& self, const Buffer& text, size_t batch) { return cut_part(self, text, batch, false); },
           "text"_a, nb::kw_only(), "batch"_a = kRound, without_gil,
-          "The end of each piece that text following this part could not change, and where the rest starts.")
+          "The end of each pre-token that text following this part could not change, and where the rest starts.")
       .def("cut_within", &cut_within, "text"_a, "ends"_a, without_gil,
-           "The end of each piece where every stretch that ends at one of `ends` is a document of its own.")
+           "The end of each pre-token where every stretch that ends at one of `ends` is a document of its own.")
       .def(
           "find_provable_cut",
           [](const Automaton& self, const Buffer& text, size_t from, size_t to) -> std::optional<size_t> {
@@ -130,7 +131,7 @@ void bind_text(nb::module_& module) {
             return found == bpe::npos ? std::nullopt : std::optional(found);
           },
           "text"_a, "start"_a, "stop"_a, without_gil,
-          "The first offset in [start, stop) where a document may be cut in two without changing a piece, or None.")
+          "The first offset in [start, stop) where a document may be cut in two without changing a pre-token, or None.")
       .def_prop_ro("memory_bytes", &Automaton::memory_bytes);
 
   nb::class_<NormalForm>(module, "NormalForm", "Puts text into a normal form where it is not in it already.")

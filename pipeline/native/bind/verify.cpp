@@ -18,7 +18,7 @@ std::array<uint8_t, 256> order_of(const nb::bytes& byte_order) {
   return order;
 }
 
-// Adds all pieces of a counter.
+// Adds all pre-tokens of a counter.
 void add(MergeReplay& replay, const bpe::ColumnsView& columns) {
   for (size_t row = 0; row < columns.rows; ++row) replay.add(columns.text(row), columns.counts[row]);
 }
@@ -44,11 +44,11 @@ void make_replay(MergeReplay* self, const bpe::MergeRules& rules, const nb::byte
 void bind_verify(nb::module_& module) {
   const auto without_gil = nb::call_guard<bpe::Released>();
   nb::class_<MergeReplay>(module, "MergeReplay",
-                          "The second opinion on a merge list, from two readings of all pieces or more.")
+                          "The second opinion on a merge list, from two readings of all pre-tokens or more.")
       .def("__init__", &make_replay, "rules"_a, "byte_order"_a, "left"_a, "right"_a, "counts"_a, "joined"_a,
            nb::kw_only(), "exhausted"_a, "budget_bytes"_a, "first"_a = 0)
       .def("add", &add, "counter"_a, without_gil,
-           "Adds pieces; all of them in each reading. OverflowError where their bytes are 2^63 or more.")
+           "Adds pre-tokens; all of them in each reading. OverflowError where their bytes are 2^63 or more.")
       .def("next_reading", &MergeReplay::next_reading, without_gil,
            "Ends a reading; returns whether another one is needed.")
       .def("done", &MergeReplay::done, "of_reading"_a, "How much of all readings is done when so much of this one is.")
@@ -72,7 +72,7 @@ void bind_verify(nb::module_& module) {
             return nb::bytes(token.data(), token.size());
           },
           "id"_a, "The bytes of a token.")
-      .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pieces, each as often as it was found.");
+      .def_prop_ro("bytes", &MergeReplay::bytes, "Of all pre-tokens, each as often as it was found.");
   module.def(
       "replay_rules", [] { return bpe::names_of_rules(bpe::kReplayRules); },
       "The names of the rules that a replay obeys.");
@@ -80,7 +80,7 @@ void bind_verify(nb::module_& module) {
       "counter_sum",
       [](const bpe::ColumnsView& counter) {
         const bpe::CounterSum sum = unlocked([&] { return bpe::counter_sum(counter); });
-        return std::tuple(sum.rows, sum.pieces, sum.bytes, sum.digest, sum.ascending);
+        return std::tuple(sum.rows, sum.pre_tokens, sum.bytes, sum.digest, sum.ascending);
       },
       "counter"_a,
       "Rows, sum of counts, bytes, a digest, and whether rows ascend by hash and bytes; all but the first and last "

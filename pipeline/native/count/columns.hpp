@@ -1,4 +1,4 @@
-// Columns: pieces and counts in Arrow's layout (large_binary and uint64). Row i is data[offsets[i], offsets[i + 1]).
+// Columns: pre-tokens and counts in Arrow's layout (large_binary and uint64). Row i is data[offsets[i], offsets[i + 1]).
 // Owned: Columns. Borrowed (an Arrow buffer, say): ColumnsView. A counter's rows are in order of hash64, then of bytes.
 #pragma once
 #include "count/hash.hpp"
@@ -18,7 +18,7 @@ void check_offsets(std::span<const Offset> offsets, size_t data_bytes, size_t mo
   for (size_t row = 0; row + 1 < offsets.size(); ++row) {
     if (offsets[row + 1] < offsets[row]) refuse("the offsets decrease at row " + std::to_string(row));
     const auto size = static_cast<size_t>(offsets[row + 1] - offsets[row]);
-    if (size > most) refuse("the piece of row " + std::to_string(row) + " is longer than 1 GiB");
+    if (size > most) refuse("the pre-token of row " + std::to_string(row) + " is longer than 1 GiB");
   }
   if (static_cast<uint64_t>(offsets.back()) > data_bytes) refuse("the last offset is beyond the data");
 }
@@ -29,10 +29,12 @@ struct ColumnsView {
   const uint64_t* counts = nullptr;
   size_t rows = 0;
 
-  const uint8_t* piece(size_t row) const { return data + offsets[row]; }
-  size_t piece_size(size_t row) const { return static_cast<size_t>(offsets[row + 1] - offsets[row]); }
-  std::string_view text(size_t row) const { return {reinterpret_cast<const char*>(piece(row)), piece_size(row)}; }
-  uint64_t hash(size_t row) const { return hash64(piece(row), piece_size(row)); }
+  const uint8_t* pre_token(size_t row) const { return data + offsets[row]; }
+  size_t pre_token_size(size_t row) const { return static_cast<size_t>(offsets[row + 1] - offsets[row]); }
+  std::string_view text(size_t row) const {
+    return {reinterpret_cast<const char*>(pre_token(row)), pre_token_size(row)};
+  }
+  uint64_t hash(size_t row) const { return hash64(pre_token(row), pre_token_size(row)); }
 };
 
 struct Columns {
@@ -49,8 +51,8 @@ struct Columns {
     offsets[0] = 0;
   }
 
-  void append(const uint8_t* piece, size_t size, uint64_t count) {
-    std::memcpy(data.get() + data_bytes, piece, size);
+  void append(const uint8_t* pre_token, size_t size, uint64_t count) {
+    std::memcpy(data.get() + data_bytes, pre_token, size);
     data_bytes += size;
     counts[rows] = count;
     offsets[++rows] = static_cast<int64_t>(data_bytes);

@@ -8,7 +8,7 @@ namespace {
 constexpr unsigned kBucketBits = 12;
 constexpr size_t kWindowRows = size_t{1} << (kBucketBits - 1);
 constexpr const char* kDisorder = "the rows of a counter are not in order of their hash";
-constexpr const char* kTooMany = "the count of a piece is beyond 2^63 - 1";
+constexpr const char* kTooMany = "the count of a pre-token is beyond 2^63 - 1";
 
 void check(const Weight& weight) {
   if (std::min(weight.numerator, weight.denominator) == 0 ||
@@ -29,10 +29,12 @@ uint64_t weighted(uint64_t count, const Weight& weight) {
 // A row of one of the counters.
 struct Row {
   uint64_t hash;
-  std::string_view piece;
+  std::string_view pre_token;
   uint64_t count;
 
-  bool operator<(const Row& other) const { return hash != other.hash ? hash < other.hash : piece < other.piece; }
+  bool operator<(const Row& other) const {
+    return hash != other.hash ? hash < other.hash : pre_token < other.pre_token;
+  }
 };
 
 struct Cursor {
@@ -88,7 +90,7 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
     for (Cursor& cursor : cursors) {
       while (!cursor.done() && window_of(cursor.hash) <= window) {
         const ColumnsView& counter = cursor.counter;
-        if (counter.piece_size(cursor.row) == 0) throw std::invalid_argument("a piece is empty");
+        if (counter.pre_token_size(cursor.row) == 0) throw std::invalid_argument("a pre-token is empty");
         found.push_back({cursor.hash, counter.text(cursor.row), weighted(counter.counts[cursor.row], cursor.weight)});
         ++ends[bucket_of(cursor.hash) + 1];
         cursor.next();
@@ -103,16 +105,18 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
     for (const Row* row = ordered.data(); row != ordered.data() + ordered.size();) {
       const Row& first = *row;
       uint64_t count = 0;
-      for (; row != ordered.data() + ordered.size() && row->hash == first.hash && row->piece == first.piece; ++row) {
+      for (; row != ordered.data() + ordered.size() && row->hash == first.hash && row->pre_token == first.pre_token;
+           ++row) {
         if (row->count > kMaxCount - count) throw std::overflow_error(kTooMany);
         count += row->count;
       }
-      combined.append(reinterpret_cast<const uint8_t*>(first.piece.data()), first.piece.size(), count);
+      combined.append(reinterpret_cast<const uint8_t*>(first.pre_token.data()), first.pre_token.size(), count);
     }
     ++window;
     if (some_done) std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
   }
-  if (combined.rows < rows / 2 || combined.data_bytes < data_bytes / 2) combined.fit();  // most pieces were repeated
+  if (combined.rows < rows / 2 || combined.data_bytes < data_bytes / 2)
+    combined.fit();  // most pre-tokens were repeated
   return combined;
 }
 

@@ -2,10 +2,10 @@
 //
 // Idea: all counters are walked together, one window of hashes after the other. A window holds some
 // two thousand rows of them all, which are put into buckets by the next bits of their hash: since hashes are even, a bucket
-// has hardly more than one piece, and all stays in the cache. What is alike is adjacent then, and copied once, to its place.
+// has hardly more than one pre-token, and all stays in the cache. What is alike is adjacent then, and copied once, to its place.
 // Invariant: the rows of each counter are in order of hash64; otherwise std::invalid_argument.
 // Weights: a counter's counts may be multiplied by a fraction, rounded half up and never below 1, before they are
-// added; in whole numbers of 128 bits, so exactly. Each piece of each counter is rounded by itself.
+// added; in whole numbers of 128 bits, so exactly. Each pre-token of each counter is rounded by itself.
 // Cost: one hash and one bucket in the cache a row; memory for the output and one window.
 #pragma once
 #include "count/columns.hpp"

@@ -18,8 +18,8 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
       separators_(separators),
       options_(options),
       limit_(options.window_bytes) {
-  if (options_.max_piece_bytes && options_.max_piece_bytes < 4)
-    throw std::invalid_argument("max_piece_bytes must be at least 4, the longest character");
+  if (options_.max_pre_token_bytes && options_.max_pre_token_bytes < 4)
+    throw std::invalid_argument("max_pre_token_bytes must be at least 4, the longest character");
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();
   if (limit_ == 0 || limit_ > kMostGrowth) throw std::invalid_argument("window_bytes must be 1 byte to 256 MiB");
 }
@@ -30,22 +30,22 @@ size_t ChunkCounter::bytes() const {
 }
 
 void ChunkCounter::clear_counts() {
-  table_ = PieceTable();
+  table_ = PreTokenTable();
   longest_ = 0;
 }
 
 bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
-  const size_t to_write = longest_ * (kPieceCopies - kUncutCopies - 1);
+  const size_t to_write = longest_ * (kPreTokenCopies - kUncutCopies - 1);
   return window_bytes + held_.capacity() + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes +
              (open_document_ ? open_document_->bytes() : 0) + to_write <=
          options_.budget_bytes;
 }
 
-// Spills where the window, or the table with that many more pieces, would exceed the budget.
-void ChunkCounter::reserve(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table) {
+// Spills where the window, or the table with that many more pre-tokens, would exceed the budget.
+void ChunkCounter::reserve(size_t window_bytes, size_t pre_tokens, size_t pre_token_bytes, PreTokenTable& table) {
   const auto now = [&] {
-    return &table == &table_ ? table_.bytes_with(pieces, piece_bytes)
-                             : table_.bytes() + table.bytes_with(pieces, piece_bytes) - table.bytes();
+    return &table == &table_ ? table_.bytes_with(pre_tokens, pre_token_bytes)
+                             : table_.bytes() + table.bytes_with(pre_tokens, pre_token_bytes) - table.bytes();
   };
   if (options_.budget_bytes == 0 || fits(window_bytes, now())) return;
   if (table_.size() != 0) {
@@ -58,23 +58,24 @@ void ChunkCounter::reserve(size_t window_bytes, size_t pieces, size_t piece_byte
   if (&table != &table_ && !fits(window_bytes, now())) throw too_large_document();
 }
 
-// Called before pieces are added that follow one another from `start` and end at ends_.
-void ChunkCounter::reserve_pieces(size_t start, size_t pieces, PieceTable& table) {
-  if (options_.budget_bytes == 0 || pieces == 0 || options_.sink) return;
+// Called before pre-tokens are added that follow one another from `start` and end at ends_.
+void ChunkCounter::reserve_pre_tokens(size_t start, size_t pre_tokens, PreTokenTable& table) {
+  if (options_.budget_bytes == 0 || pre_tokens == 0 || options_.sink) return;
   if (capacity_ > plain_window() || normal_.size() > plain_window()) {
     size_t longest = 0, at = start;
-    for (size_t i = 0; i < pieces; ++i) {
+    for (size_t i = 0; i < pre_tokens; ++i) {
       longest = std::max<size_t>(longest, ends_[i] - at);
       at = ends_[i];
     }
-    if (options_.max_piece_bytes) longest = std::min(longest, options_.max_piece_bytes);
-    if (longest * kPieceCopies > options_.budget_bytes) throw OutOfBudget{offset_of(std::min(start, size_)), longest};
+    if (options_.max_pre_token_bytes) longest = std::min(longest, options_.max_pre_token_bytes);
+    if (longest * kPreTokenCopies > options_.budget_bytes)
+      throw OutOfBudget{offset_of(std::min(start, size_)), longest};
     if (longest > longest_) {
-      reserve(capacity_, pieces, ends_[pieces - 1] - start, table);
+      reserve(capacity_, pre_tokens, ends_[pre_tokens - 1] - start, table);
       longest_ = longest;
     }
   }
-  reserve(capacity_, pieces, ends_[pieces - 1] - start, table);
+  reserve(capacity_, pre_tokens, ends_[pre_tokens - 1] - start, table);
 }
 
 void ChunkCounter::grow(size_t capacity) {
@@ -180,7 +181,7 @@ void ChunkCounter::repair_text(size_t from, bool end) {
     statistics_.invalid_bytes += part.size;
     append(kReplacement, sizeof kReplacement);
     at += part.size;
-    if (options_.max_piece_bytes) repaired_.push_back({size_, checked_offset_ + at});
+    if (options_.max_pre_token_bytes) repaired_.push_back({size_, checked_offset_ + at});
     const size_t valid = valid_utf8_prefix(raw.data() + at, raw.size() - at);
     append(raw.data() + at, valid);
     at += valid;
@@ -193,7 +194,7 @@ void ChunkCounter::repair_text(size_t from, bool end) {
 // What is not yet counted moves to the front of the window; the window can take at least as much again.
 void ChunkCounter::move_to_front() {
   const size_t rest = size_ - begin_;
-  if (options_.max_piece_bytes) {
+  if (options_.max_pre_token_bytes) {
     front_offset_ = fed_offset(begin_);
     std::erase_if(repaired_, [this](const Repaired& repaired) { return repaired.at <= begin_; });
     for (Repaired& repaired : repaired_) repaired.at -= begin_;
@@ -209,20 +210,20 @@ void ChunkCounter::move_to_front() {
   limit_ = rest + std::max(std::min(rest, kMostGrowth), options_.window_bytes);
   if (rest > options_.window_bytes / 2) return;
   limit_ = options_.window_bytes;
-  if (capacity_ > 64 * limit_) {  // after a giant piece: free its window
+  if (capacity_ > 64 * limit_) {  // after a giant pre-token: free its window
     capacity_ = 0;
     grow(limit_);
   }
 }
 
-// Refuses so much text in which no piece ends yet.
+// Refuses so much text in which no pre-token ends yet.
 void ChunkCounter::check_rest(size_t rest, uint64_t offset) const {
   if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
-    throw std::length_error(automaton_ ? "a piece is longer than the limit of 1 GiB"
+    throw std::length_error(automaton_ ? "a pre-token is longer than the limit of 1 GiB"
                                        : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
-  const size_t copies = options_.sink              ? options_.sink->piece_copies()
-                        : options_.max_piece_bytes ? kUncutCopies
-                                                   : kPieceCopies;
+  const size_t copies = options_.sink                  ? options_.sink->pre_token_copies()
+                        : options_.max_pre_token_bytes ? kUncutCopies
+                                                       : kPreTokenCopies;
   if (options_.budget_bytes && rest > plain_window() / 2 && rest * copies > options_.budget_bytes)
     throw OutOfBudget{offset, rest};
 }
@@ -238,7 +239,7 @@ void ChunkCounter::continue_document(size_t limit) {
   count_text(limit, false, document_table());
 }
 
-// A token that separates nothing starts at `limit`: the pieces before it end there, and the document goes on.
+// A token that separates nothing starts at `limit`: the pre-tokens before it end there, and the document goes on.
 void ChunkCounter::finish_stretch(size_t limit, size_t token_end) {
   if (drops(limit)) {
     drop_text(token_end);
@@ -266,12 +267,12 @@ void ChunkCounter::finish_document(size_t limit) {
       open_document_.reset();
     }
     if (options_.sink) options_.sink->keep();
-    statistics_.pieces += counted_;
-    statistics_.pieces_cut.count += cut_;
+    statistics_.pre_tokens += counted_;
+    statistics_.pre_tokens_cut.count += cut_;
     if (!continues_) ++statistics_.documents;
   }
   counted_ = cut_ = consumed_ = 0;
-  cuts_noted_ = statistics_.pieces_cut.offsets.size();
+  cuts_noted_ = statistics_.pre_tokens_cut.offsets.size();
   in_document_ = continues_ = false;
 }
 
@@ -283,7 +284,7 @@ void ChunkCounter::drop_text(size_t limit) {
     normal_.clear();
     if (options_.sink) options_.sink->drop();
     counted_ = cut_ = 0;
-    statistics_.pieces_cut.offsets.resize(cuts_noted_);
+    statistics_.pre_tokens_cut.offsets.resize(cuts_noted_);
     dropping_ = true;
   }
   begin_ = limit;
@@ -295,58 +296,58 @@ void ChunkCounter::drop_text(size_t limit) {
   }
 }
 
-// Cuts [begin_, limit) and counts its pieces; without `at_end`, only those that later text cannot change.
-void ChunkCounter::count_text(size_t limit, bool at_end, PieceTable& table) {
+// Cuts [begin_, limit) and counts its pre-tokens; without `at_end`, only those that later text cannot change.
+void ChunkCounter::count_text(size_t limit, bool at_end, PreTokenTable& table) {
   options_.form ? count_normal(limit, at_end, table) : cut_text(text_.get(), begin_, limit, at_end, table);
   in_document_ = true;
 }
 
-// Cuts [begin, limit) of `text` and counts its pieces as count_text does; `begin` becomes the start of the rest.
-void ChunkCounter::cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PieceTable& table) {
+// Cuts [begin, limit) of `text` and counts its pre-tokens as count_text does; `begin` becomes the start of the rest.
+void ChunkCounter::cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PreTokenTable& table) {
   if (cut_document_) {
-    size_t start = begin, at = begin, pieces = 0;
+    size_t start = begin, at = begin, pre_tokens = 0;
     cut_document_(text + begin, limit - begin, [&](size_t size) {
-      if (size > limit - at) throw std::invalid_argument("the pieces of a document are longer than the document");
+      if (size > limit - at) throw std::invalid_argument("the pre-tokens of a document are longer than the document");
       at += size;
-      ends_[pieces++] = static_cast<uint32_t>(at);
-      if (pieces == ends_.size()) {
-        count_pieces(text, start, pieces, table);
+      ends_[pre_tokens++] = static_cast<uint32_t>(at);
+      if (pre_tokens == ends_.size()) {
+        count_pre_tokens(text, start, pre_tokens, table);
         start = at;
-        pieces = 0;
+        pre_tokens = 0;
       }
     });
-    count_pieces(text, start, pieces, table);
+    count_pre_tokens(text, start, pre_tokens, table);
     begin = limit;
     return;
   }
   AheadStretch ahead;
   while (begin < limit) {
-    size_t pieces = 0;
-    const size_t stopped = automaton_->cut(text, begin, limit, at_end, ends_.data(), ends_.size(), &pieces, ahead);
-    count_pieces(text, begin, pieces, table);
+    size_t pre_tokens = 0;
+    const size_t stopped = automaton_->cut(text, begin, limit, at_end, ends_.data(), ends_.size(), &pre_tokens, ahead);
+    count_pre_tokens(text, begin, pre_tokens, table);
     consumed_ += stopped - begin;
     begin = stopped;
-    if (!at_end && pieces < ends_.size() / 2) break;  // more text is needed: `ends_` is not full
+    if (!at_end && pre_tokens < ends_.size() / 2) break;  // more text is needed: `ends_` is not full
   }
 }
 
-// Adds `pieces` pieces of `text`, which follow one another from `start` and end at ends_.
-void ChunkCounter::count_pieces(const uint8_t* text, size_t start, size_t pieces, PieceTable& table) {
+// Adds `pre_tokens` pre-tokens of `text`, which follow one another from `start` and end at ends_.
+void ChunkCounter::count_pre_tokens(const uint8_t* text, size_t start, size_t pre_tokens, PreTokenTable& table) {
   const auto in_window = [&](size_t at) { return text == text_.get() ? at : begin_; };  // of the copy about
-  counted_ += pieces;
+  counted_ += pre_tokens;
   if (options_.sink) {
-    if (pieces) options_.sink->pieces(text, start, ends_.data(), pieces);
+    if (pre_tokens) options_.sink->pre_tokens(text, start, ends_.data(), pre_tokens);
     if (options_.budget_bytes && options_.judge.drops_documents() &&
         options_.sink->undecided_bytes() + capacity_ > options_.budget_bytes)
       throw too_large_document();
     return;
   }
-  reserve_pieces(start, pieces, table);
-  if (options_.max_piece_bytes == 0) {
-    table.add_batch(text, start, ends_.data(), pieces);
+  reserve_pre_tokens(start, pre_tokens, table);
+  if (options_.max_pre_token_bytes == 0) {
+    table.add_batch(text, start, ends_.data(), pre_tokens);
     return;
   }
-  std::array<uint32_t, PieceTable::kBatch> ends;
+  std::array<uint32_t, PreTokenTable::kBatch> ends;
   size_t filled = 0, from = start, at = start;
   const auto emit = [&](size_t end) {
     ends[filled++] = static_cast<uint32_t>(end);
@@ -356,14 +357,14 @@ void ChunkCounter::count_pieces(const uint8_t* text, size_t start, size_t pieces
     from = at;
     filled = 0;
   };
-  for (size_t i = 0; i < pieces; ++i) {
+  for (size_t i = 0; i < pre_tokens; ++i) {
     const size_t end = ends_[i];
-    if (end - at > options_.max_piece_bytes) {
+    if (end - at > options_.max_pre_token_bytes) {
       ++cut_;
-      statistics_.pieces_cut.add_offset(fed_offset(in_window(at)));
+      statistics_.pre_tokens_cut.add_offset(fed_offset(in_window(at)));
     }
-    while (end - at > options_.max_piece_bytes) {
-      emit(character_start(text, at + options_.max_piece_bytes, end));
+    while (end - at > options_.max_pre_token_bytes) {
+      emit(character_start(text, at + options_.max_pre_token_bytes, end));
       ++counted_;
     }
     emit(end);

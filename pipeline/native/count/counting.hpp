@@ -1,29 +1,29 @@
-// ChunkCounter: counts the pieces of one chunk, a row of texts (byte ranges of files) fed in blocks of any size.
+// ChunkCounter: counts the pre-tokens of one chunk, a row of texts (byte ranges of files) fed in blocks of any size.
 //
 // Idea: blocks are copied into one window, which is processed only when it is full or the text ends; so the answer
 // cannot depend on the blocks. Processing a window: (1) check or repair UTF-8, (2) find special tokens, (3) cut the
-// documents between them and count the pieces. What later text could still change (an unfinished character, a possible
-// start of a special token, the last piece) moves to the window's front, and where that is more than half of a window,
-// the window doubles: a piece of n bytes costs O(n) in all.
+// documents between them and count the pre-tokens. What later text could still change (an unfinished character, a possible
+// start of a special token, the last pre-token) moves to the window's front, and where that is more than half of a window,
+// the window doubles: a pre-token of n bytes costs O(n) in all.
 // Semantics: the text is decoded first and split at special tokens then. `skip` judges each document whole: one that
 // does not end within its window is counted in a table of its own, which joins the chunk's table when the document ends
-// valid and is dropped at its first invalid byte. That costs memory for the document's different pieces, not for its
+// valid and is dropped at its first invalid byte. That costs memory for the document's different pre-tokens, not for its
 // text.
-// Memory: with `budget_bytes`, window and tables never grow beyond it: before they would, `spill` writes the pieces
-// counted so far elsewhere, and the table starts empty again. What one piece needs until it is written (see
-// kPieceCopies) must fit into it as well, and under `skip` a document's different pieces: otherwise OutOfBudget.
-// Sink: with one, pieces go to it instead of into the table, so that encoding reads text exactly as counting does: the
-// same documents, pieces and repairs. It keeps what it made of a document until it hears how the document ended.
+// Memory: with `budget_bytes`, window and tables never grow beyond it: before they would, `spill` writes the pre-tokens
+// counted so far elsewhere, and the table starts empty again. What one pre-token needs until it is written (see
+// kPreTokenCopies) must fit into it as well, and under `skip` a document's different pre-tokens: otherwise OutOfBudget.
+// Sink: with one, pre-tokens go to it instead of into the table, so that encoding reads text exactly as counting does: the
+// same documents, pre-tokens and repairs. It keeps what it made of a document until it hears how the document ended.
 // Added tokens that are not special are cut out of the text like special tokens, but the document goes on behind them.
 // Selection: a judge that samples or cuts documents looks at the text as it was fed, before all else. It passes on what
 // is counted, a document at a time; of the rest nothing is checked, repaired or cut. A document ends here at a separator
 // (the first special tokens) or with its text. It is held until it ends: OutOfBudget if that takes too much.
 // Normal form: the stretches between special tokens are put into it before they are cut. Where text is not in it, the
 // rest of the document is cut in a copy, `normal_`, and leaves the window as soon as nothing later can join with it.
-// Cost: the window (256 KiB) and the table of pieces; per byte the sum of the three steps.
+// Cost: the window (256 KiB) and the table of pre-tokens; per byte the sum of the three steps.
 #pragma once
 #include "text/automaton.hpp"
-#include "count/piece_table.hpp"
+#include "count/pre_token_table.hpp"
 #include "text/normal_form.hpp"
 #include "text/specials.hpp"
 
@@ -39,7 +39,7 @@ struct DocumentJudge {
   bool complement = false;                     // take the others
   std::optional<uint64_t> max_document_chars;  // of a document, its first characters
 
-  // Whether a document may be dropped when its end is reached: then its pieces wait until it is known to be counted.
+  // Whether a document may be dropped when its end is reached: then its pre-tokens wait until it is known to be counted.
   bool drops_documents() const { return errors == ErrorPolicy::skip; }
   // Whether not all text is counted, whatever it holds.
   bool selects() const { return sample || max_document_chars; }
@@ -50,25 +50,25 @@ struct InvalidText {
   uint64_t offset;  // of the first invalid byte, from the first byte ever fed
 };
 
-// Thrown where a piece, or what one document needs, does not fit into budget_bytes.
+// Thrown where a pre-token, or what one document needs, does not fit into budget_bytes.
 struct OutOfBudget {
   uint64_t offset;  // of its first byte, from the first byte ever fed
   uint64_t bytes;   // of it, as far as it was read
 };
 
-// Takes pieces in place of the table.
-class PieceSink {
+// Takes pre-tokens in place of the table.
+class PreTokenSink {
  public:
   static constexpr size_t kReadableAfter = 64;
-  virtual ~PieceSink() = default;
-  // Pieces that follow one another in `text` from `start` on, ending at `ends`; kReadableAfter more bytes may be read.
-  virtual void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) = 0;
-  virtual void keep() = 0;  // the pieces since the last call here are of a document that is valid to its end
+  virtual ~PreTokenSink() = default;
+  // Pre-tokens that follow one another in `text` from `start` on, ending at `ends`; kReadableAfter more bytes may be read.
+  virtual void pre_tokens(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) = 0;
+  virtual void keep() = 0;  // the pre-tokens since the last call here are of a document that is valid to its end
   virtual void drop() = 0;  // they are of one that is skipped
   virtual void special_token(size_t index) = 0;  // keep() follows, unless the document goes on
   virtual void end_of_text() = 0;
-  virtual size_t undecided_bytes() const = 0;  // what is held until keep() or drop()
-  virtual size_t piece_copies() const = 0;     // what a long piece takes, in its own bytes
+  virtual size_t undecided_bytes() const = 0;   // what is held until keep() or drop()
+  virtual size_t pre_token_copies() const = 0;  // what a long pre-token takes, in its own bytes
 };
 
 // Input of one kind that was skipped or altered: how often, and where it was first, in all that was fed.
@@ -85,14 +85,14 @@ struct Noted {
 };
 
 struct CountingStatistics {
-  uint64_t bytes = 0;      // fed
-  uint64_t documents = 0;  // not empty, and started in this chunk
-  uint64_t pieces = 0;     // counted, with repetitions
+  uint64_t bytes = 0;       // fed
+  uint64_t documents = 0;   // not empty, and started in this chunk
+  uint64_t pre_tokens = 0;  // counted, with repetitions
   uint64_t special_tokens = 0;
   uint64_t invalid_bytes = 0;  // that were replaced
   Noted replacements;          // U+FFFD put in
   Noted documents_skipped;
-  Noted pieces_cut;  // longer than max_piece_bytes
+  Noted pre_tokens_cut;  // longer than max_pre_token_bytes
   // Documents not in the sample, and of others what is beyond max_document_chars: how many, their bytes and characters,
   // which are bytes that can start one.
   std::array<uint64_t, 3> left_out{}, cut{};
@@ -100,20 +100,21 @@ struct CountingStatistics {
 
 class ChunkCounter {
  public:
-  // Cuts a whole document, emitting the size of one piece after the other: the slow path for odd patterns.
+  // Cuts a whole document, emitting the size of one pre-token after the other: the slow path for odd patterns.
   using DocumentCutter = std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
   struct Options {
     DocumentJudge judge;
-    size_t max_piece_bytes = 0;  // 0: no limit; otherwise at least 4, and longer pieces are cut between characters
+    size_t max_pre_token_bytes =
+        0;  // 0: no limit; otherwise at least 4, and longer pre-tokens are cut between characters
     size_t window_bytes = size_t{1} << 18;
     size_t budget_bytes = 0;           // 0: no limit
     std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
-    PieceSink* sink = nullptr;         // outlives the counter
+    PreTokenSink* sink = nullptr;      // outlives the counter
     const NormalForm* form = nullptr;  // likewise; none: text is cut as it is
   };
-  // A long piece is in the window, which had half its size before, in the arena, in columns, and twice in what writes
+  // A long pre-token is in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.
-  static constexpr size_t kPieceCopies = 7, kUncutCopies = 3;
+  static constexpr size_t kPreTokenCopies = 7, kUncutCopies = 3;
 
   // Exactly one of `automaton` (which must outlive this) and `cut_document`. Only the first `separators` of the special
   // tokens separate documents.
@@ -128,12 +129,12 @@ class ChunkCounter {
   void feed_document(const uint8_t* bytes, size_t size) {
     if (size) feed(bytes, size, true);
   }
-  // Counts pieces that were cut elsewhere.
-  void add(const uint8_t* piece, size_t size, uint64_t count) { table_.add(piece, size, count); }
+  // Counts pre-tokens that were cut elsewhere.
+  void add(const uint8_t* pre_token, size_t size, uint64_t count) { table_.add(pre_token, size, count); }
 
-  const PieceTable& table() const { return table_; }
-  PieceTable& table() { return table_; }
-  // Forgets the pieces counted so far and frees their memory, not the text in the window: for a counter that is written
+  const PreTokenTable& table() const { return table_; }
+  PreTokenTable& table() { return table_; }
+  // Forgets the pre-tokens counted so far and frees their memory, not the text in the window: for a counter that is written
   // in parts.
   void clear_counts();
   // From now on window and tables have that budget; a table that takes more is spilled at once.
@@ -148,9 +149,9 @@ class ChunkCounter {
   void read(const uint8_t* bytes, size_t size, bool end);
   void select(const uint8_t* bytes, size_t size, bool end);
   void judge_document(const uint8_t* text, size_t size, SpecialTokens::Match separator);
-  static constexpr size_t npos = ~size_t{0}, kPadding = PieceSink::kReadableAfter;
+  static constexpr size_t npos = ~size_t{0}, kPadding = PreTokenSink::kReadableAfter;
 
-  // Windows of text without long pieces are no larger.
+  // Windows of text without long pre-tokens are no larger.
   size_t plain_window() const { return 8 * options_.window_bytes; }
   // About where text_[at] was, from the first byte ever fed: a replaced character may have another length.
   uint64_t offset_of(size_t at) const {
@@ -160,8 +161,8 @@ class ChunkCounter {
     return {offset_of(begin_) - std::min(consumed_, offset_of(begin_)), consumed_};
   }
   bool fits(size_t window_bytes, size_t table_bytes) const;
-  void reserve(size_t window_bytes, size_t pieces, size_t piece_bytes, PieceTable& table);
-  void reserve_pieces(size_t start, size_t pieces, PieceTable& table);
+  void reserve(size_t window_bytes, size_t pre_tokens, size_t pre_token_bytes, PreTokenTable& table);
+  void reserve_pre_tokens(size_t start, size_t pre_tokens, PreTokenTable& table);
   void grow(size_t capacity);
   void append(const uint8_t* bytes, size_t size);
   void process(bool end);
@@ -172,20 +173,20 @@ class ChunkCounter {
   void continue_document(size_t limit);
   void finish_document(size_t limit);
   void finish_stretch(size_t limit, size_t token_end);
-  // Where the pieces of a document are counted that is not known to be valid to its end.
-  PieceTable& document_table() {
+  // Where the pre-tokens of a document are counted that is not known to be valid to its end.
+  PreTokenTable& document_table() {
     if (!options_.judge.drops_documents() || options_.sink) return table_;
-    if (!open_document_) open_document_ = std::make_unique<PieceTable>();
+    if (!open_document_) open_document_ = std::make_unique<PreTokenTable>();
     return *open_document_;
   }
   // Whether the current document, with its text up to `limit`, is not counted.
   bool drops(size_t limit) const { return dropping_ || invalid_ < limit; }
   void drop_text(size_t limit);
-  void count_text(size_t limit, bool at_end, PieceTable& table);
-  void count_normal(size_t limit, bool at_end, PieceTable& table);
-  void cut_normal(bool at_end, PieceTable& table);
-  void cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PieceTable& table);
-  void count_pieces(const uint8_t* text, size_t start, size_t pieces, PieceTable& table);
+  void count_text(size_t limit, bool at_end, PreTokenTable& table);
+  void count_normal(size_t limit, bool at_end, PreTokenTable& table);
+  void cut_normal(bool at_end, PreTokenTable& table);
+  void cut_text(const uint8_t* text, size_t& begin, size_t limit, bool at_end, PreTokenTable& table);
+  void count_pre_tokens(const uint8_t* text, size_t start, size_t pre_tokens, PreTokenTable& table);
   void check_rest(size_t rest, uint64_t offset) const;
 
   const Automaton* automaton_;
@@ -193,10 +194,10 @@ class ChunkCounter {
   SpecialTokens specials_;
   size_t separators_;
   Options options_;
-  PieceTable table_;
-  std::unique_ptr<PieceTable> open_document_;      // skip: pieces of a document that is not yet known to be valid
-  size_t longest_ = 0;                             // bytes of a piece in the table, at the most, where pieces are long
-  uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pieces, cut pieces, bytes
+  PreTokenTable table_;
+  std::unique_ptr<PreTokenTable> open_document_;  // skip: pre-tokens of a document that is not yet known to be valid
+  size_t longest_ = 0;  // bytes of a pre-token in the table, at the most, where pre-tokens are long
+  uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pre-tokens, cut pre-tokens, bytes
   CountingStatistics statistics_;
 
   // The window: [begin_, checked_) is valid text of the current document that is not yet counted, [checked_, size_) is
@@ -206,7 +207,7 @@ class ChunkCounter {
   size_t begin_ = 0, checked_ = 0, searched_ = 0;
   size_t invalid_ = npos;        // skip: the first invalid byte at or after begin_ that is known
   uint64_t checked_offset_ = 0;  // of text_[checked_] in all that was fed
-  // With max_piece_bytes, to find what was fed for a position in the window: the offset of text_[0], and each position
+  // With max_pre_token_bytes, to find what was fed for a position in the window: the offset of text_[0], and each position
   // after a repair with its offset, ascending. Between them nothing was changed.
   struct Repaired {
     size_t at;
@@ -214,11 +215,11 @@ class ChunkCounter {
   };
   uint64_t front_offset_ = 0;
   std::vector<Repaired> repaired_;
-  size_t cuts_noted_ = 0;     // of the offsets of pieces_cut: those of finished documents
+  size_t cuts_noted_ = 0;     // of the offsets of pre_tokens_cut: those of finished documents
   bool in_document_ = false;  // text of the current document has left the window
   bool dropping_ = false;     // skip: the current document is invalid
   bool continues_ = false;
-  std::array<uint32_t, PieceTable::kBatch> ends_;
+  std::array<uint32_t, PreTokenTable::kBatch> ends_;
   std::vector<uint8_t> normal_;  // of the current document, before begin_: what is in the form and not yet counted
   std::unique_ptr<NormalForm::Known> known_;
   size_t normal_limit_ = 0;  // so much of it is not cut again before more follows

@@ -1,17 +1,17 @@
-// hash64: the 64-bit hash of a piece, which never changes, because counters are stored in its order.
+// hash64: the 64-bit hash of a pre-token, which never changes, because counters are stored in its order.
 //
 // Idea: folded multiplication (multiply two 64-bit words to 128 bits, xor the halves), the construction of Wang Yi's
 // wyhash and its relatives, with constants of our own. Bytes are read as little-endian words on every machine, so
-// x86-64 and ARM64 agree. A piece of at most 15 bytes is one `Key`: its bytes padded with zeros and its length in the
+// x86-64 and ARM64 agree. A pre-token of at most 15 bytes is one `Key`: its bytes padded with zeros and its length in the
 // last byte. A Key is what a table slot stores, so hashing a slot again needs nothing but the slot. The cache of
-// frequent pieces stores a piece of up to 7 bytes as one word; a weaker hash is enough there.
-// Cost: two multiplications for a short piece, one more per 16 bytes for a long one. Not meant to resist an attacker.
+// frequent pre-tokens stores a pre-token of up to 7 bytes as one word; a weaker hash is enough there.
+// Cost: two multiplications for a short pre-token, one more per 16 bytes for a long one. Not meant to resist an attacker.
 #pragma once
 #include "text/base.hpp"
 
 namespace bpe {
 
-inline constexpr size_t kInlineBytes = 15;  // the longest piece that fits in a Key
+inline constexpr size_t kInlineBytes = 15;  // the longest pre-token that fits in a Key
 
 struct Key {
   uint64_t low, high;  // high's top byte is the length
@@ -30,9 +30,9 @@ inline void store64(uint8_t* bytes, uint64_t word) {
 }
 
 namespace detail {
-// The bytes of a key that a piece of each size fills; a table, because shifting by 64 needs a branch.
+// The bytes of a key that a pre-token of each size fills; a table, because shifting by 64 needs a branch.
 inline constexpr std::array<Key, 17> kKeyMasks = [] {
-  std::array<Key, 17> masks{};  // the last one is of any longer piece
+  std::array<Key, 17> masks{};  // the last one is of any longer pre-token
   for (size_t size = 0; size < 16; ++size) {
     masks[size].low = size >= 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * size) - 1;
     masks[size].high = size >= 8 ? (uint64_t{1} << (8 * size - 64)) - 1 : 0;
@@ -41,15 +41,15 @@ inline constexpr std::array<Key, 17> kKeyMasks = [] {
 }();
 }  // namespace detail
 
-// The Key of `size` <= 15 bytes, or of 16 for any longer piece; 16 bytes must be readable at `piece`.
-inline Key key_of_padded(const uint8_t* piece, size_t size) {
+// The Key of `size` <= 15 bytes, or of 16 for any longer pre-token; 16 bytes must be readable at `pre_token`.
+inline Key key_of_padded(const uint8_t* pre_token, size_t size) {
   const Key& mask = detail::kKeyMasks[size];
-  return {load64(piece) & mask.low, (load64(piece + 8) & mask.high) | uint64_t{size} << 56};
+  return {load64(pre_token) & mask.low, (load64(pre_token + 8) & mask.high) | uint64_t{size} << 56};
 }
 
-inline Key key_of(const uint8_t* piece, size_t size) {
+inline Key key_of(const uint8_t* pre_token, size_t size) {
   uint8_t padded[16] = {};
-  std::memcpy(padded, piece, size);
+  std::memcpy(padded, pre_token, size);
   return key_of_padded(padded, size);
 }
 
@@ -70,20 +70,21 @@ inline uint64_t finish(uint64_t a, uint64_t b) {
 
 inline uint64_t hash_key(Key key) { return detail::finish(key.low, key.high); }
 
-inline uint64_t hash_long(const uint8_t* piece, size_t size) {
+inline uint64_t hash_long(const uint8_t* pre_token, size_t size) {
   uint64_t state = detail::kSeed0 ^ size;
-  const uint8_t* last = piece + size - 16;
-  for (; piece < last; piece += 16) state = detail::fold(load64(piece) ^ detail::kSeed1, load64(piece + 8) ^ state);
+  const uint8_t* last = pre_token + size - 16;
+  for (; pre_token < last; pre_token += 16)
+    state = detail::fold(load64(pre_token) ^ detail::kSeed1, load64(pre_token + 8) ^ state);
   return detail::finish(load64(last) ^ state, load64(last + 8) ^ detail::kSeed0);
 }
 
-inline uint64_t hash64(const uint8_t* piece, size_t size) {
-  return size <= kInlineBytes ? hash_key(key_of(piece, size)) : hash_long(piece, size);
+inline uint64_t hash64(const uint8_t* pre_token, size_t size) {
+  return size <= kInlineBytes ? hash_key(key_of(pre_token, size)) : hash_long(pre_token, size);
 }
 
 inline constexpr size_t kHotBytes = 7, kHotSlots = size_t{1} << 13;
 
-// The bytes and the length of a piece of at most kHotBytes, of its first 8 bytes; of a longer one, anything.
+// The bytes and the length of a pre-token of at most kHotBytes, of its first 8 bytes; of a longer one, anything.
 inline uint64_t hot_word(uint64_t beginning, size_t size) {
   return (beginning & ((uint64_t{1} << (8 * size & 63)) - 1)) | uint64_t{size} << 56;
 }

@@ -6,7 +6,7 @@
 namespace bpe {
 
 // As count_text, of the text in its normal form.
-void ChunkCounter::count_normal(size_t limit, bool at_end, PieceTable& table) {
+void ChunkCounter::count_normal(size_t limit, bool at_end, PreTokenTable& table) {
   const auto window = [this](size_t end) { return NormalForm::Text(text_.get() + begin_, end - begin_); };
   const size_t stop = at_end ? limit : begin_ + options_.form->last_cut(window(limit));
   if (normal_.empty() && options_.form->has(window(stop), *known_)) {
@@ -25,7 +25,7 @@ void ChunkCounter::count_normal(size_t limit, bool at_end, PieceTable& table) {
   cut_normal(at_end, table);
 }
 
-void ChunkCounter::cut_normal(bool at_end, PieceTable& table) {
+void ChunkCounter::cut_normal(bool at_end, PreTokenTable& table) {
   if (!at_end && (cut_document_ || normal_.size() < normal_limit_)) return;
   const size_t size = normal_.size(), consumed = consumed_;
   size_t done = 0;

@@ -2,7 +2,7 @@
 // count.
 //
 // Idea: a class for each count below 1,024, and above eight for each doubling. A class starts at its lowest count, so
-// sums over classes are exact for every bound that is the start of one. Of the pieces that will be merged the pairs of
+// sums over classes are exact for every bound that is the start of one. Of the pre-tokens that will be merged the pairs of
 // bytes are counted as well, since the engine's first index is of the most frequent of them.
 #pragma once
 #include <iterator>
@@ -15,12 +15,12 @@ namespace bpe {
 class CountTally {
  public:
   struct Class {
-    uint64_t lowest = 0;    // count
-    uint64_t pieces = 0;    // different ones
-    uint64_t bytes = 0;     // of them
-    uint64_t slots = 0;     // in the merge engine: of pieces of two bytes or more, with a boundary each
-    double found = 0;       // the sum of the counts
-    double text_bytes = 0;  // bytes times counts
+    uint64_t lowest = 0;      // count
+    uint64_t pre_tokens = 0;  // different ones
+    uint64_t bytes = 0;       // of them
+    uint64_t slots = 0;       // in the merge engine: of pre-tokens of two bytes or more, with a boundary each
+    double found = 0;         // the sum of the counts
+    double text_bytes = 0;    // bytes times counts
   };
 
   // What the engine indexes first. Of positions, that is, not weighted with counts.
@@ -29,27 +29,27 @@ class CountTally {
     uint64_t longest_list = 0;  // positions of one pair of bytes, indexed first or not
   };
 
-  // Pieces counted less often than `min_count` will not be merged.
+  // Pre-tokens counted less often than `min_count` will not be merged.
   explicit CountTally(uint64_t min_count = 1)
       : min_count_(min_count), classes_(kExact + kSteps * (64 - kExactBits)), positions_(1 << 16), counts_(1 << 16) {
     for (size_t i = 0; i < classes_.size(); ++i) classes_[i].lowest = lowest_of(i);
   }
   void add(const ColumnsView& columns) {
     for (size_t i = 0; i < columns.rows; ++i) {
-      const size_t bytes = columns.piece_size(i);
+      const size_t bytes = columns.pre_token_size(i);
       const uint64_t found = columns.counts[i];
       Class& one = classes_[class_of(found)];
-      ++one.pieces;
+      ++one.pre_tokens;
       one.bytes += bytes;
       one.slots += bytes < 2 ? 0 : bytes + 1;
       const auto count = static_cast<double>(found);
       one.found += count;
       one.text_bytes += static_cast<double>(bytes) * count;
       if (found < min_count_ || bytes == 0) continue;
-      const uint8_t* const piece = columns.piece(i);
-      size_t pair = piece[0];
+      const uint8_t* const pre_token = columns.pre_token(i);
+      size_t pair = pre_token[0];
       for (size_t at = 1; at < bytes; ++at) {
-        pair = (pair << 8 | piece[at]) & 0xFFFF;
+        pair = (pair << 8 | pre_token[at]) & 0xFFFF;
         ++positions_[pair];
         counts_[pair] += count;
       }
@@ -87,17 +87,17 @@ class CountTally {
     }
     return index;
   }
-  // Whether the pieces of at least two bytes have none that UTF-8 never has: C0, C1, F5 and above.
+  // Whether the pre-tokens of at least two bytes have none that UTF-8 never has: C0, C1, F5 and above.
   bool is_text() const {
     for (size_t pair = 0; pair < positions_.size(); ++pair)
       if (positions_[pair] != 0 && (never_in_utf8(pair >> 8) || never_in_utf8(pair & 255))) return false;
     return true;
   }
-  // The classes that have pieces, the lowest counts first.
+  // The classes that have pre-tokens, the lowest counts first.
   std::vector<Class> classes() const {
     std::vector<Class> found;
     std::copy_if(classes_.begin(), classes_.end(), std::back_inserter(found),
-                 [](const Class& one) { return one.pieces; });
+                 [](const Class& one) { return one.pre_tokens; });
     return found;
   }
 

@@ -1,11 +1,11 @@
-// Borders: between which characters no merge ever joins, so that a long piece may be encoded in parts.
+// Borders: between which characters no merge ever joins, so that a long pre-token may be encoded in parts.
 //
 // Proof: the first token that reaches over a border is made by a merge whose left token ends at the border and whose right
 // one begins there. So where the bytes on both sides, up to three each, are those of no such merge, no token reaches over
-// the border, and the piece's ids are those of its parts. This holds for any list of merges and for any bytes.
+// the border, and the pre-token's ids are those of its parts. This holds for any list of merges and for any bytes.
 // Idea: a Bloom filter with one hash of the bytes around the border (B. H. Bloom, 1970); of merges whose tokens have fewer
 // than three bytes, of as many as they have. Only borders before characters of three or four bytes are asked about: in
-// scripts that have these, pieces are long, most words are not separated by spaces, and few characters make one token.
+// scripts that have these, pre-tokens are long, most words are not separated by spaces, and few characters make one token.
 // Cost: 2 to 4 bytes a merge; a question loads 8 bytes and asks once for each pair of lengths that merges have.
 #pragma once
 #include "count/hash.hpp"

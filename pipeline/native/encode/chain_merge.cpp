@@ -48,11 +48,11 @@ ChainMerger::ChainMerger(std::span<const Token* const> by_id, std::span<const Me
 
 // `failed(position, set)`: whether nothing continues from there; `set` notes it.
 template <bool kLimited, class Failed>
-bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
-  const uint8_t* const end = piece + size;
+bool ChainMerger::chain(const uint8_t* pre_token, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const {
+  const uint8_t* const end = pre_token + size;
   uint32_t* const row = out.reserve(size);
   size_t count = 0, at = 0, steps = 0;
-  const TokenTrie::Found first = trie_.longest(piece, end, steps);
+  const TokenTrie::Found first = trie_.longest(pre_token, end, steps);
   uint32_t token = first.number, length = first.length;
   const auto take = [&](uint32_t number) {
     token = number;
@@ -62,11 +62,11 @@ bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64
     if (kLimited && ++steps > kMaxSteps * size) return false;
     const size_t stop = at + length;
     if (!failed(stop, false) &&
-        (count == 0 || !joinable_.has(piece[at - 1], piece[at]) || fit_cached(row[count - 1], token, fits))) {
+        (count == 0 || !joinable_.has(pre_token[at - 1], pre_token[at]) || fit_cached(row[count - 1], token, fits))) {
       row[count++] = token;
       at = stop;
       if (at == size) break;
-      const TokenTrie::Found next = trie_.longest(piece + at, end, steps);
+      const TokenTrie::Found next = trie_.longest(pre_token + at, end, steps);
       token = next.number;
       length = next.length;
     } else if (parts_[token].shorter != kNone) {
@@ -82,9 +82,9 @@ bool ChainMerger::chain(const uint8_t* piece, size_t size, Failed failed, uint64
   return true;
 }
 
-bool ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const {
+bool ChainMerger::encode(const uint8_t* pre_token, size_t size, Scratch& scratch, IdBuffer& out) const {
   if (size == 1) {
-    out.push(ids_[piece[0]]);
+    out.push(ids_[pre_token[0]]);
     return true;
   }
   if (scratch.fits.empty()) scratch.fits.assign(size_t{1} << kFitsBits, UINT64_MAX);  // of no pair
@@ -92,7 +92,7 @@ bool ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, Id
   if (size < 64) {
     uint64_t bits = 0;
     return chain<false>(
-        piece, size,
+        pre_token, size,
         [&](size_t position, bool set) {
           bits |= uint64_t{set} << position;
           return bits >> position & 1;
@@ -101,14 +101,14 @@ bool ChainMerger::encode(const uint8_t* piece, size_t size, Scratch& scratch, Id
   }
   scratch.failed.assign(size / 64 + 1, 0);
   const bool done = chain<true>(
-      piece, size,
+      pre_token, size,
       [&](size_t position, bool set) {
         uint64_t& word = scratch.failed[position / 64];
         word |= uint64_t{set} << position % 64;
         return word >> position % 64 & 1;
       },
       fits, out);
-  if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant piece
+  if (scratch.failed.capacity() > (size_t{1} << 16)) scratch.failed = {};  // of a giant pre-token
   return done;
 }
 

@@ -1,4 +1,4 @@
-// ChainMerger: byte-pair encoding of one piece in time that grows with its length, by the chain of tokens in which all
+// ChainMerger: byte-pair encoding of one pre-token in time that grows with its length, by the chain of tokens in which all
 // neighbours fit.
 //
 // Contract: the ids that joining by rank makes (rank_merge.hpp), for lists in which every merge comes after those that
@@ -7,7 +7,7 @@
 // Idea. Two tokens fit if their joint bytes, merged by rank, are these two again. A row of tokens is the encoding of
 // its bytes exactly if every two neighbours fit: the first merge across a border of the row would also be the first
 // across that border in the bytes of the two tokens next to it. So the longest token that starts at a position is
-// tried, then each shorter one; where none fits its left neighbour, that neighbour is given up. Each prefix of a piece
+// tried, then each shorter one; where none fits its left neighbour, that neighbour is given up. Each prefix of a pre-token
 // has one encoding, so a position given up once is never tried again. (After the encoder in GitHub's `bpe` crate.) Two
 // tokens fit if undoing their merges, the latest first, never shows two tokens at the border that have a merge which
 // comes before the one undone.
@@ -15,7 +15,7 @@
 // numbers compare as merges follow one another. A token that its own bytes do not make has none: it never appears.
 //
 // Cost: a walk through the trie and some five lookups a token. That is at worst the length times that of the longest
-// token, where a text keeps starting long tokens that it does not end; a long piece is given up after kMaxSteps a byte.
+// token, where a text keeps starting long tokens that it does not end; a long pre-token is given up after kMaxSteps a byte.
 #pragma once
 #include "count/pair_map.hpp"
 #include "encode/id_buffer.hpp"
@@ -51,14 +51,14 @@ class JoinableBytes {
 
 class ChainMerger {
  public:
-  // Working memory of one thread: which positions of a long piece were given up, and whether two tokens fit, for as
+  // Working memory of one thread: which positions of a long pre-token were given up, and whether two tokens fit, for as
   // many pairs as a small cache holds.
   struct Scratch {
     std::vector<uint64_t> failed;
     std::vector<uint64_t> fits;
   };
   static constexpr size_t kMaxTokenBytes = size_t{16} << 20;  // of all tokens together
-  static constexpr size_t kMaxSteps = 64;                     // for each byte of a long piece
+  static constexpr size_t kMaxSteps = 64;                     // for each byte of a long pre-token
 
   ChainMerger() = default;
   // `by_id`: the token of each id, or null. The merges must name tokens.
@@ -66,10 +66,10 @@ class ChainMerger {
 
   bool usable() const { return !parts_.empty(); }
 
-  // Appends the ids of a piece of at least one byte; false, with nothing appended, where that takes too many steps.
-  bool encode(const uint8_t* piece, size_t size, Scratch& scratch, IdBuffer& out) const;
+  // Appends the ids of a pre-token of at least one byte; false, with nothing appended, where that takes too many steps.
+  bool encode(const uint8_t* pre_token, size_t size, Scratch& scratch, IdBuffer& out) const;
 
-  // Of tokens that pieces are encoded to: their bytes, and whether two are the encoding of their bytes together.
+  // Of tokens that pre-tokens are encoded to: their bytes, and whether two are the encoding of their bytes together.
   size_t length(uint32_t id) const { return parts_[by_id_[id]].length; }
   bool fits(uint32_t left, uint32_t right) const { return fit(by_id_[left], by_id_[right], kNone); }
 
@@ -82,7 +82,7 @@ class ChainMerger {
   static constexpr unsigned kFitsBits = 15;
 
   template <bool kLimited, class Failed>
-  bool chain(const uint8_t* piece, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const;
+  bool chain(const uint8_t* pre_token, size_t size, Failed failed, uint64_t* fits, IdBuffer& out) const;
   // `fit` without a limit, through the cache: the pair's numbers, then the answer in the lowest bit.
   bool fit_cached(uint32_t left, uint32_t right, uint64_t* fits) const {
     const uint64_t pair = uint64_t{left} << 33 | uint64_t{right} << 1;

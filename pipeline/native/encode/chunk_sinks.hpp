@@ -5,13 +5,13 @@
 
 namespace bpe {
 
-// What a chunk's pieces and special tokens are encoded to, and where the documents among the ids end.
+// What a chunk's pre-tokens and special tokens are encoded to, and where the documents among the ids end.
 //
 // A document ends with `separator`, which its text may contain, and with its text, a file or a record; where the text
 // does not end with the separator itself, its id is added (`separators`), or no separator is written at all. Ids pile
 // up until they are taken, in the width of a shard; those of a document that may still be dropped stay. Each document
 // that is not empty starts with the ids `front`, and ends, before the separator's id, with the ids `behind`.
-class ChunkIds : public PieceSink {
+class ChunkIds : public PreTokenSink {
  public:
   // Special token i of the counter has the id special_ids[i]. `separators`: whether the separator's id is among the
   // ids. `judged`: whether documents may be dropped. The encoder outlives this.
@@ -27,13 +27,13 @@ class ChunkIds : public PieceSink {
         behind_(std::move(behind)),
         found_(special_ids_.size()) {}
 
-  void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
+  void pre_tokens(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
     start_document();
     text_.bytes += ends[count - 1] - start;
     const size_t readable = ends[count - 1] + kReadableAfter;
     const size_t before = ids_.size();
     for (size_t block; count != 0; count -= block) {
-      block = std::min(count, Encoder::kBlockPieces);
+      block = std::min(count, Encoder::kBlockPreTokens);
       encoder_.encode_block(text, start, {ends, block}, readable, *state_, ids_);
       ends += block;
       start = ends[-1];
@@ -74,7 +74,7 @@ class ChunkIds : public PieceSink {
   }
   size_t undecided_bytes() const override { return (ids_.size() - kept_) * sizeof(uint32_t); }
   // In the window, twice as that grows, while it is merged, as ids.
-  size_t piece_copies() const override { return 24; }
+  size_t pre_token_copies() const override { return 24; }
 
   // Whether the next text starts inside a document that started elsewhere.
   void start_text(bool inside_document) { in_document_ = kept_in_document_ = inside_document; }
@@ -142,13 +142,13 @@ class ChunkIds : public PieceSink {
 
 // The text of one chunk: repaired, or without the documents that are skipped; special tokens unchanged. For tokenizers
 // that change texts before they cut them, which happens outside of the core.
-class ChunkText : public PieceSink {
+class ChunkText : public PreTokenSink {
  public:
   // special_texts: those of the counter. `judged`: whether documents may be dropped.
   ChunkText(std::vector<std::string> special_texts, bool judged)
       : special_texts_(std::move(special_texts)), judged_(judged) {}
 
-  void pieces(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
+  void pre_tokens(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
     text_.append(reinterpret_cast<const char*>(text) + start, ends[count - 1] - start);
   }
   void keep() override { kept_ = text_.size(); }
@@ -162,7 +162,7 @@ class ChunkText : public PieceSink {
     ends_.emplace_back(kept_, false);
   }
   size_t undecided_bytes() const override { return text_.size() - kept_; }
-  size_t piece_copies() const override { return 8; }
+  size_t pre_token_copies() const override { return 8; }
 
   // The text that is certain, and where stretches end in it that do not touch what follows: at a document that was
   // skipped (true), or with a file or record (false). Both are then forgotten.

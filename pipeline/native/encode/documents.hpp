@@ -2,7 +2,7 @@
 //
 // Idea: an external distribution sort. `Dealer` gives each document a key and groups the documents of a run by the
 // bucket that the key falls into; `in_order` sorts the documents of one bucket, taken from all runs in the order of the
-// corpus. Keys do not depend on the buckets, so neither does the order. A document may come in pieces: they have the
+// corpus. Keys do not depend on the buckets, so neither does the order. A document may come in parts: they have the
 // same key, and the sort is stable, so they stay together. Ids are moved as bytes, `width` (2 or 4) for each.
 #pragma once
 #include <numeric>
@@ -26,7 +26,7 @@ uint64_t content_hash(const uint8_t* ids, size_t count, uint64_t state) {
   return state;
 }
 
-// Calls visit(start, stop, ended) for each document, or piece of one, of a block; ends are positions in the block.
+// Calls visit(start, stop, ended) for each document, or part of one, of a block; ends are positions in the block.
 template <class Visit>
 void each_document(size_t ids, std::span<const uint64_t> ends, uint64_t first, Visit visit) {
   size_t start = 0;

@@ -10,16 +10,16 @@ namespace {
 
 constexpr size_t kWindowBytes = RankMerger::kMaxPieceBytes + (size_t{1} << 20);
 constexpr size_t kLeastStates = 4;
-constexpr size_t kMostAside = size_t{1} << 20;  // ids of unknown pieces whose memory is kept
+constexpr size_t kMostAside = size_t{1} << 20;  // ids of unknown pre-tokens whose memory is kept
 
-constexpr size_t kReadAhead = 16;  // bytes that are read where a piece starts
-// Pieces are encoded in parts if they have more bytes, in blocks where pieces have at least so many on the average.
+constexpr size_t kReadAhead = 16;  // bytes that are read where a pre-token starts
+// Pre-tokens are encoded in parts if they have more bytes, in blocks where pre-tokens have at least so many on the average.
 constexpr size_t kMostWhole = 6, kLongOnAverage = 5;
 
 }  // namespace
 
 Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std::span<const Merge> merges,
-                 bool whole_pieces, size_t cache_bytes, size_t threads, const LostBytes& lost)
+                 bool whole_pre_tokens, size_t cache_bytes, size_t threads, const LostBytes& lost)
     : automaton_(automaton),
       merger_(tokens, merges),
       lossy_(!lost.bytes.empty()),
@@ -28,16 +28,16 @@ Encoder::Encoder(const Automaton* automaton, std::span<const Token> tokens, std:
       pool_(threads ? threads : std::max<size_t>(kLeastStates, std::thread::hardware_concurrency())),
       known_ids_(cache_bytes, pool_.size()) {
   for (const char byte : lost.bytes) lost_[static_cast<uint8_t>(byte)] = true;
-  if (!whole_pieces) return;
+  if (!whole_pre_tokens) return;
   size_t total = 0;
   for (const Token& token : tokens) total += token.bytes.size();
   token_bytes_.reserve(total);
-  whole_pieces_.reserve(tokens.size());
+  whole_pre_tokens_.reserve(tokens.size());
   for (const Token& token : tokens) {
     if (token.bytes.size() == 1 && lost_[static_cast<uint8_t>(token.bytes[0])]) continue;
     const size_t start = token_bytes_.size();
     token_bytes_.append(token.bytes);
-    whole_pieces_.emplace(std::string_view(token_bytes_).substr(start), token.id);
+    whole_pre_tokens_.emplace(std::string_view(token_bytes_).substr(start), token.id);
   }
 }
 
@@ -116,19 +116,19 @@ size_t Encoder::encode_text(std::string_view text, const SpecialTokens* specials
 
 size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end, bool at_end, State& state,
                                 IdBuffer& out, size_t* counted) {
-  if (!automaton_) throw std::logic_error("this pattern has no automaton: cut the text and encode the pieces");
+  if (!automaton_) throw std::logic_error("this pattern has no automaton: cut the text and encode the pre-tokens");
   const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
   AheadStretch ahead;
   while (begin < end) {
-    // Offsets of pieces are 32 bit and relative to `begin`: a larger document is cut window by window.
+    // Offsets of pre-tokens are 32 bit and relative to `begin`: a larger document is cut window by window.
     const bool whole = end - begin <= kWindowBytes;
     const size_t window = whole ? end - begin : character_start(bytes, begin + kWindowBytes, end) - begin;
     size_t count = 0;
     const size_t taken =
-        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), kBlockPieces, &count, ahead);
+        automaton_->cut(bytes + begin, 0, window, whole && at_end, state.ends.data(), kBlockPreTokens, &count, ahead);
     if (count == 0) {
       if (whole && !at_end) break;
-      throw std::runtime_error("a piece of more than " + std::to_string(window) + " bytes: the limit is 1 GiB");
+      throw std::runtime_error("a pre-token of more than " + std::to_string(window) + " bytes: the limit is 1 GiB");
     }
     encode_block(bytes + begin, 0, {state.ends.data(), count}, text.size() - begin, state, out);
     if (counted) {
@@ -142,14 +142,14 @@ size_t Encoder::encode_document(std::string_view text, size_t begin, size_t end,
 
 void Encoder::encode_block(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t readable,
                            State& state, IdBuffer& out) {
-  if (ends.back() - begin < kLongOnAverage * ends.size() || !whole_pieces_.empty() || lossy_) {
+  if (ends.back() - begin < kLongOnAverage * ends.size() || !whole_pre_tokens_.empty() || lossy_) {
     return encode_parts(text, begin, ends, readable, state, out);
   }
   const Borders& borders = merger_.borders();
   size_t parts = 0, from = begin, start = begin;
   const auto add = [&](size_t end) {
     state.part_ends[parts++] = static_cast<uint32_t>(end);
-    if (parts < kBlockPieces) return;
+    if (parts < kBlockPreTokens) return;
     encode_parts(text, from, state.part_ends, readable, state, out);
     from = end;
     parts = 0;
@@ -170,7 +170,7 @@ void Encoder::encode_parts(const uint8_t* text, size_t begin, std::span<const ui
   while (padded != 0 && start_of(begin, ends.data(), padded - 1) + kReadAhead > readable) --padded;
   if (padded != 0) encode_padded(text, begin, ends.first(padded), state, out);
   if (padded == ends.size()) return;
-  // The last pieces, of less than kReadAhead bytes together.
+  // The last pre-tokens, of less than kReadAhead bytes together.
   const size_t from = start_of(begin, ends.data(), padded);
   std::array<uint8_t, 2 * kReadAhead> last{};
   std::array<uint32_t, kReadAhead> last_ends;
@@ -199,23 +199,23 @@ void Encoder::encode_padded(const uint8_t* text, size_t begin, std::span<const u
 size_t Encoder::find_missed(const uint8_t* text, size_t begin, std::span<const uint32_t> ends, size_t misses,
                             State& state) {
   const KnownIds::Table* const table = known_ids_.table(state.reader);
-  key_missed(text, begin, ends.data(), state.missed.data(), misses, state.pieces.data(),
+  key_missed(text, begin, ends.data(), state.missed.data(), misses, state.pre_tokens.data(),
              [&](uint64_t hash) { return table ? table->home(hash) : 0; });
-  for (size_t n = 0; table && n < misses; ++n) table->prefetch_record(state.pieces[n]);
+  for (size_t n = 0; table && n < misses; ++n) table->prefetch_record(state.pre_tokens[n]);
   state.others.clear();
   state.aside.clear();
   const uint32_t* made = state.aside.reserve(ends.back() - begin + HotIds::kMost);  // at most an id for each byte
   size_t many = 0;
   for (size_t n = 0; n < misses; ++n) {
     const size_t i = state.missed[n], at = start_of(begin, ends.data(), i), size = ends[i] - at;
-    const MissedPiece& piece = state.pieces[n];
+    const MissedPreToken& pre_token = state.pre_tokens[n];
     const bool kept = table && size <= KnownIds::kMaxBytes;
-    KnownIds::Ids ids = kept ? table->find(piece, text + at, size) : KnownIds::Ids{nullptr, 0};
+    KnownIds::Ids ids = kept ? table->find(pre_token, text + at, size) : KnownIds::Ids{nullptr, 0};
     if (!ids.first) [[unlikely]] {
-      encode_piece({reinterpret_cast<const char*>(text) + at, size}, state, state.aside);
+      encode_pre_token({reinterpret_cast<const char*>(text) + at, size}, state, state.aside);
       ids = {made, static_cast<size_t>(state.aside.data() + state.aside.size() - made)};
       made += ids.count;
-      if (kept && ids.count != 0) known_ids_.enter(state.reader, piece, text + at, size, ids.first, ids.count);
+      if (kept && ids.count != 0) known_ids_.enter(state.reader, pre_token, text + at, size, ids.first, ids.count);
     }
     HotIds::Ids& few = state.ids[i];
     few.count = static_cast<uint32_t>(ids.count);
@@ -225,32 +225,32 @@ size_t Encoder::find_missed(const uint8_t* text, size_t begin, std::span<const u
       many += ids.count;
     } else {
       std::memcpy(few.first.data(), ids.first, sizeof few.first);
-      if (size <= kInlineBytes) state.hot.enter(piece.key, few);
+      if (size <= kInlineBytes) state.hot.enter(pre_token.key, few);
     }
   }
   return many;
 }
 
-void Encoder::encode_piece(std::string_view piece, State& state, IdBuffer& out) const {
-  if (!whole_pieces_.empty()) {
-    if (const auto token = whole_pieces_.find(piece); token != whole_pieces_.end()) {
+void Encoder::encode_pre_token(std::string_view pre_token, State& state, IdBuffer& out) const {
+  if (!whole_pre_tokens_.empty()) {
+    if (const auto token = whole_pre_tokens_.find(pre_token); token != whole_pre_tokens_.end()) {
       out.push(token->second);
       return;
     }
   }
   if (lossy_) [[unlikely]]
-    return encode_lossy(piece, state, out);
-  merger_.encode(piece, state.scratch, out);
+    return encode_lossy(pre_token, state, out);
+  merger_.encode(pre_token, state.scratch, out);
 }
 
-void Encoder::encode_lossy(std::string_view piece, State& state, IdBuffer& out) const {
+void Encoder::encode_lossy(std::string_view pre_token, State& state, IdBuffer& out) const {
   std::string kept;
   const auto encode_kept = [&] {
     if (!kept.empty()) merger_.encode(kept, state.scratch, out);
     kept.clear();
   };
   bool after_lost = false;
-  for (const char byte : piece) {
+  for (const char byte : pre_token) {
     const bool lost = lost_[static_cast<uint8_t>(byte)];
     if (!lost) {
       kept.push_back(byte);
@@ -272,12 +272,13 @@ void Encoder::encode_cut(std::string_view text, std::span<const uint32_t> ends, 
   const Lease state = lease();
   std::vector<uint32_t> block;
   size_t begin = 0;
-  for (size_t at = 0; at < ends.size(); at += kBlockPieces) {
+  for (size_t at = 0; at < ends.size(); at += kBlockPreTokens) {
     block.clear();
-    for (const uint32_t end : ends.subspan(at, std::min(kBlockPieces, ends.size() - at))) {
+    for (const uint32_t end : ends.subspan(at, std::min(kBlockPreTokens, ends.size() - at))) {
       const size_t before = begin + (block.empty() ? 0 : block.back());
       if (end <= before || end > text.size()) throw std::invalid_argument("encode_cut: ends must rise within the text");
-      if (end - before > RankMerger::kMaxPieceBytes) throw std::runtime_error("a piece is beyond the limit of 1 GiB");
+      if (end - before > RankMerger::kMaxPieceBytes)
+        throw std::runtime_error("a pre-token is beyond the limit of 1 GiB");
       block.push_back(static_cast<uint32_t>(end - begin));
     }
     encode_block(reinterpret_cast<const uint8_t*>(text.data()) + begin, 0, block, text.size() - begin, *state, out);

@@ -10,20 +10,20 @@ constexpr size_t words_of(size_t bytes) { return (bytes + 3) / 4; }
 
 }  // namespace
 
-void KnownIds::Table::prefetch_record(const MissedPiece& piece) const {
-  for (const uint64_t* slot = slot_of(piece.home);; ++slot) {
+void KnownIds::Table::prefetch_record(const MissedPreToken& pre_token) const {
+  for (const uint64_t* slot = slot_of(pre_token.home);; ++slot) {
     const uint64_t entry = load(slot);
-    if ((entry & kTag) != piece.home && entry != 0) continue;
+    if ((entry & kTag) != pre_token.home && entry != 0) continue;
     __builtin_prefetch(record_of(entry));
     return;
   }
 }
 
-KnownIds::Ids KnownIds::Table::find(const MissedPiece& piece, const uint8_t* bytes, size_t size) const {
-  for (const uint64_t* slot = slot_of(piece.home);; ++slot) {
+KnownIds::Ids KnownIds::Table::find(const MissedPreToken& pre_token, const uint8_t* bytes, size_t size) const {
+  for (const uint64_t* slot = slot_of(pre_token.home);; ++slot) {
     const uint64_t entry = load(slot);
     if (entry == 0) return {nullptr, 0};
-    if ((entry & kTag) != piece.home) continue;
+    if ((entry & kTag) != pre_token.home) continue;
     const uint32_t* const record = record_of(entry);
     if (record[0] >> 8 != size) continue;
     const auto* const kept = reinterpret_cast<const uint8_t*>(record + 1);
@@ -31,7 +31,7 @@ KnownIds::Ids KnownIds::Table::find(const MissedPiece& piece, const uint8_t* byt
       if (std::memcmp(kept, bytes, size) != 0) continue;
     } else {
       const Key key = key_of_padded(kept, size);
-      if (((key.low ^ piece.key.low) | (key.high ^ piece.key.high)) != 0) continue;
+      if (((key.low ^ pre_token.key.low) | (key.high ^ pre_token.key.high)) != 0) continue;
     }
     return {record + 1 + words_of(size), record[0] & 255};
   }
@@ -83,8 +83,8 @@ const KnownIds::Table* KnownIds::table(Reader& reader) {
   return seen;
 }
 
-void KnownIds::enter(Reader& reader, const MissedPiece& piece, const uint8_t* bytes, size_t size, const uint32_t* ids,
-                     size_t count) {
+void KnownIds::enter(Reader& reader, const MissedPreToken& pre_token, const uint8_t* bytes, size_t size,
+                     const uint32_t* ids, size_t count) {
   Table& table = *reader.table;
   if (current_.load(std::memory_order_relaxed) != &table) return;  // in the next batch
   if (table.entries_.load(std::memory_order_relaxed) >= table.capacity_ / 8 * 5) return replace(table, false);
@@ -102,7 +102,7 @@ void KnownIds::enter(Reader& reader, const MissedPiece& piece, const uint8_t* by
   record[0] = static_cast<uint32_t>(size << 8 | count);
   std::memcpy(record + 1, bytes, size);
   std::memcpy(record + 1 + words_of(size), ids, count * sizeof *ids);
-  table.enter(piece.home | reader.next);
+  table.enter(pre_token.home | reader.next);
   reader.next += needed;
   reader.left -= needed;
 }

@@ -1,6 +1,6 @@
-// KnownIds: the ids of pieces of at most 255 bytes that were met, for all threads of an encoder together.
+// KnownIds: the ids of pre-tokens of at most 255 bytes that were met, for all threads of an encoder together.
 //
-// Idea: open addressing in slots of 8 bytes: 32 bits of the piece's hash, and where its record is: its bytes, which are
+// Idea: open addressing in slots of 8 bytes: 32 bits of the pre-token's hash, and where its record is: its bytes, which are
 // compared in full, since a hash alone proves nothing, and its ids. What one thread enters the others find without a
 // lock: the record is written first, then the slot, if it is still empty, by one comparison and exchange.
 // Growth: a full table is copied into one of twice the size, while others read and enter on in the old one. What they
@@ -11,11 +11,11 @@
 // child's stays as large as it is.
 // Memory: at most `bytes`: five eighths for records, a quarter for the table, an eighth for the one it was copied from.
 // While a replaced table waits for its readers, which is a block long, no memory is taken for further records.
-// Cost: two lines of memory a piece, which callers with many pieces fetch ahead: all slots first, then all records.
+// Cost: two lines of memory a pre-token, which callers with many pre-tokens fetch ahead: all slots first, then all records.
 #pragma once
 #include <atomic>
 
-#include "count/hot_pieces.hpp"
+#include "count/hot_pre_tokens.hpp"
 #include "count/pages.hpp"
 #include "text/forks.hpp"
 
@@ -44,14 +44,14 @@ class KnownIds {
     Table(size_t capacity, std::shared_ptr<Arena> arena)
         : slots_(capacity + kOverhang), capacity_(capacity), arena_(std::move(arena)) {}
 
-    // What a piece is found by, of its hash; its slot is fetched.
+    // What a pre-token is found by, of its hash; its slot is fetched.
     uint64_t home(uint64_t hash) const {
       __builtin_prefetch(slots_.data() + scale_hash(hash & kTag, capacity_));
       return hash & kTag;
     }
-    // Fetches the record of a piece whose slot was fetched.
-    void prefetch_record(const MissedPiece& piece) const;
-    Ids find(const MissedPiece& piece, const uint8_t* bytes, size_t size) const;
+    // Fetches the record of a pre-token whose slot was fetched.
+    void prefetch_record(const MissedPreToken& pre_token) const;
+    Ids find(const MissedPreToken& pre_token, const uint8_t* bytes, size_t size) const;
 
    private:
     friend class KnownIds;
@@ -90,8 +90,8 @@ class KnownIds {
   void close(Reader& reader);
   // The table that is read until the next call; null: nothing is kept.
   const Table* table(Reader& reader);
-  // Enters a piece that is not in the table that the reader reads. `size`, `count`: 1..kMaxBytes.
-  void enter(Reader& reader, const MissedPiece& piece, const uint8_t* bytes, size_t size, const uint32_t* ids,
+  // Enters a pre-token that is not in the table that the reader reads. `size`, `count`: 1..kMaxBytes.
+  void enter(Reader& reader, const MissedPreToken& pre_token, const uint8_t* bytes, size_t size, const uint32_t* ids,
              size_t count);
 
  private:

@@ -1,8 +1,8 @@
 // Documents packed into rows of a fixed number of tokens.
 //
-// Best fit decreasing: a document longer than a row is cut into pieces of that length; the pieces of a window of
+// Best fit decreasing: a document longer than a row is cut into parts of that length; the parts of a window of
 // documents are taken from the longest to the shortest, each into the fullest row that has space for it. Rows, and the
-// pieces in them, are then put back into the order of the documents. Where a window ends depends on the documents alone.
+// parts in them, are then put back into the order of the documents. Where a window ends depends on the documents alone.
 // The other ways: one document a row, whose rest is left out, and documents end to end. Ids are bytes, `width` for each.
 #pragma once
 #include <set>
@@ -47,14 +47,14 @@ class Packer {
   // The rows so far, with columns of positions and numbers if they are asked for.
   PackedRows take(bool columns) {
     PackedRows taken{std::exchange(rows_, {}), std::exchange(row_ends_, {}), {}, {}};
-    const std::vector<size_t> pieces = std::exchange(piece_ends_, {});
+    const std::vector<size_t> pre_tokens = std::exchange(pre_token_ends_, {});
     if (!columns) return taken;
     taken.positions.resize(taken.ids.size() / width_);
     taken.numbers.resize(taken.positions.size());
-    size_t piece = 0, at = 0;
+    size_t pre_token = 0, at = 0;
     for (const uint64_t end : taken.row_ends) {
-      for (int32_t number = 1; piece < pieces.size() && pieces[piece] <= end; ++piece, ++number)
-        for (int32_t position = 0; at < pieces[piece]; ++at) {
+      for (int32_t number = 1; pre_token < pre_tokens.size() && pre_tokens[pre_token] <= end; ++pre_token, ++number)
+        for (int32_t position = 0; at < pre_tokens[pre_token]; ++at) {
           taken.positions[at] = position++;
           taken.numbers[at] = number;
         }
@@ -101,12 +101,12 @@ class Packer {
     if (packing_ == Packing::kBestFit)
       rows = fit(row_of);
     else
-      for (size_t piece = 0; piece < rows; ++piece)
-        row_of[piece] = packing_ == Packing::kConcat ? starts[piece] / row_ : piece;
+      for (size_t pre_token = 0; pre_token < rows; ++pre_token)
+        row_of[pre_token] = packing_ == Packing::kConcat ? starts[pre_token] / row_ : pre_token;
     std::vector<size_t> order(sizes_.size());
     std::iota(order.begin(), order.end(), size_t{0});
-    std::vector<size_t> first(rows, sizes_.size());  // piece of each row
-    for (size_t piece = sizes_.size(); piece-- > 0;) first[row_of[piece]] = piece;
+    std::vector<size_t> first(rows, sizes_.size());  // part of each row
+    for (size_t pre_token = sizes_.size(); pre_token-- > 0;) first[row_of[pre_token]] = pre_token;
     std::stable_sort(order.begin(), order.end(),
                      [&](size_t one, size_t other) { return first[row_of[one]] < first[row_of[other]]; });
     rows_.reserve(rows_.size() + (padded_ ? rows * row_ * width_ : waiting_.size()));
@@ -115,7 +115,7 @@ class Packer {
       for (; at < order.size() && row_of[order[at]] == row; ++at) {
         const uint8_t* const ids = waiting_.data() + starts[order[at]] * width_;
         rows_.insert(rows_.end(), ids, ids + sizes_[order[at]] * width_);
-        piece_ends_.push_back(rows_.size() / width_);
+        pre_token_ends_.push_back(rows_.size() / width_);
       }
       if (padded_) {
         const size_t filled = rows_.size();
@@ -129,19 +129,19 @@ class Packer {
     sizes_.clear();
   }
 
-  // Sets the row of each piece; returns the number of rows.
+  // Sets the row of each part; returns the number of rows.
   size_t fit(std::vector<size_t>& row_of) const {
     std::vector<size_t> order(sizes_.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t one, size_t other) { return sizes_[one] > sizes_[other]; });
     std::set<std::pair<size_t, size_t>> spaces;  // free tokens and number of each row that has some
     size_t rows = 0;
-    for (const size_t piece : order) {
-      const auto found = spaces.lower_bound({sizes_[piece], 0});
+    for (const size_t pre_token : order) {
+      const auto found = spaces.lower_bound({sizes_[pre_token], 0});
       const auto [space, row] = found == spaces.end() ? std::pair{row_, rows++} : *found;
       if (found != spaces.end()) spaces.erase(found);
-      row_of[piece] = row;
-      if (space > sizes_[piece]) spaces.insert({space - sizes_[piece], row});
+      row_of[pre_token] = row;
+      if (space > sizes_[pre_token]) spaces.insert({space - sizes_[pre_token], row});
     }
     return rows;
   }
@@ -152,12 +152,12 @@ class Packer {
   Packing packing_;
   bool padded_;
   std::vector<uint8_t> waiting_, rows_;
-  std::vector<size_t> sizes_;  // of the pieces that wait
-  size_t open_ = 0;            // ids of the last piece, which has not ended
+  std::vector<size_t> sizes_;  // of the parts that wait
+  size_t open_ = 0;            // ids of the last part, which has not ended
   size_t filled_ = 0;          // of the last row, if documents are end to end
   bool long_ = false;          // the document is longer than a row
   std::vector<uint64_t> row_ends_;
-  std::vector<size_t> piece_ends_;
+  std::vector<size_t> pre_token_ends_;
 };
 
 }  // namespace bpe

@@ -2,7 +2,7 @@
 //
 // tiktoken joins the adjacent pair whose *joined bytes* have the lowest rank, the leftmost among equals. A token's own
 // bytes, merged so, end with two parts that make it, or never make it. No other pair of parts is ever joined to that
-// token in any piece: while no merge crosses the ends of the token to be, the merges inside are those of its bytes
+// token in any pre-token: while no merge crosses the ends of the token to be, the merges inside are those of its bytes
 // alone. So the list with one merge a token, in order of ranks, makes exactly tiktoken's ids.
 // Cost: n log n lookups of up to n bytes for a token of n, hence the limit.
 #pragma once

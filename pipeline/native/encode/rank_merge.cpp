@@ -33,11 +33,11 @@ RankMerger::RankMerger(std::span<const Token> tokens, std::span<const Merge> mer
   if (chain) chain_ = ChainMerger(by_id, merges);
 }
 
-void RankMerger::encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(piece.data());
-  const size_t size = piece.size();
+void RankMerger::encode(std::string_view pre_token, Scratch& scratch, IdBuffer& out) const {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(pre_token.data());
+  const size_t size = pre_token.size();
   if (size > kMaxPieceBytes) {
-    throw std::runtime_error("a piece of " + std::to_string(size) + " bytes is beyond the limit of 1 GiB");
+    throw std::runtime_error("a pre-token of " + std::to_string(size) + " bytes is beyond the limit of 1 GiB");
   }
   if (size == 0) return;
   if (chain_.usable() && chain_.encode(bytes, size, scratch.chain, out)) return;
@@ -72,9 +72,9 @@ void RankMerger::encode_stretch(const uint8_t* bytes, size_t size, Scratch& s, I
   if (s.ids.capacity() > (size_t{1} << 20)) s = {};
 }
 
-std::vector<RankMerger::Step> RankMerger::steps(std::string_view piece, Scratch& scratch) const {
+std::vector<RankMerger::Step> RankMerger::steps(std::string_view pre_token, Scratch& scratch) const {
   std::vector<Step> made;
-  join_stretch(reinterpret_cast<const uint8_t*>(piece.data()), piece.size(), scratch,
+  join_stretch(reinterpret_cast<const uint8_t*>(pre_token.data()), pre_token.size(), scratch,
                [&](uint32_t rank, uint32_t at) { made.push_back({rank, at}); });
   return made;
 }

@@ -1,4 +1,4 @@
-// RankMerger: byte-pair encoding of one piece by the ranks of a merge list; bytes in, token ids out.
+// RankMerger: byte-pair encoding of one pre-token by the ranks of a merge list; bytes in, token ids out.
 //
 // Contract: starting from single bytes, the adjacent pair of lowest rank is joined, the leftmost among equals, until no
 // adjacent pair is in the merge list. Any merge list is accepted: several merges may produce one
@@ -7,7 +7,7 @@
 // Ideas, by the list:
 // - Where every merge comes after those that make its parts (all trained lists), the chain of tokens is found from left
 //   to right (chain_merge.hpp). Cost: O(n), whatever the length.
-// - Under any other list, and where that chain takes too many steps, a piece is first cut where its two neighbouring
+// - Under any other list, and where that chain takes too many steps, a pre-token is first cut where its two neighbouring
 //   bytes are never joined by any merge; each stretch uses a heap of (rank, position). Cost: O(n log n).
 // - The heap takes some 32 bytes for each byte. Where the chain is usable, a stretch above kWindow is therefore encoded
 //   in windows that overlap, joined where both have a border and the tokens next to it fit: a row in which all
@@ -79,13 +79,13 @@ class RankMerger {
   // std::invalid_argument where a byte has no token, or a merge names no token.
   RankMerger(std::span<const Token> tokens, std::span<const Merge> merges, bool chain = true);
 
-  // Appends the ids of `piece`. std::runtime_error for a piece above kMaxPieceBytes.
-  void encode(std::string_view piece, Scratch& scratch, IdBuffer& out) const;
+  // Appends the ids of `pre_token`. std::runtime_error for a pre-token above kMaxPieceBytes.
+  void encode(std::string_view pre_token, Scratch& scratch, IdBuffer& out) const;
 
   const Borders& borders() const { return borders_; }
 
-  // The merges of a piece in their order, by the queue.
-  std::vector<Step> steps(std::string_view piece, Scratch& scratch) const;
+  // The merges of a pre-token in their order, by the queue.
+  std::vector<Step> steps(std::string_view pre_token, Scratch& scratch) const;
   // The rank of the last merge where a token's bytes become this token; nothing where they do not, or where it is a byte.
   std::optional<uint32_t> last_merge(const Token& token, Scratch& scratch) const;
 

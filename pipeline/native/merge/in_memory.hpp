@@ -24,7 +24,7 @@ class Resident : public MostFrequent {
   }
 
  protected:
-  // After all pieces were read and what held them is freed.
+  // After all pre-tokens were read and what held them is freed.
   void start(const Corpus& corpus, size_t shards, uint64_t most_sketch_bytes) {
     give_back_memory();
     sketch_.emplace(corpus.slots, corpus.mass, most_sketch_bytes);
@@ -79,13 +79,13 @@ class Resident : public MostFrequent {
 
 class InMemory : public PhaseLoop<InMemory, Resident> {
  public:
-  // `slots`: of all pieces, about.
+  // `slots`: of all pre-tokens, about.
   InMemory(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end,
-           PieceSource source, uint64_t slots)
+           PreTokenSource source, uint64_t slots)
       : PhaseLoop(options, std::move(known), poll, phase_end) {
     Corpus corpus;
     const KnownMerges made(merges());
-    const Taking taking{options_.rules.min_piece_count, slots, made,
+    const Taking taking{options_.rules.min_pre_token_count, slots, made,
                         options_.start ? options_.start->tokens.size() : 0};
     const auto take = [&]<class S>(std::vector<Shard<S>> none) {
       corpus = {};

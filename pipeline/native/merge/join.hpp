@@ -112,7 +112,7 @@ uint64_t note_changes(const Join& join, uint64_t count, std::span<const Neighbou
   const auto key = [](Symbol one, Symbol other) { return uint64_t{one} << 32 | other; };
   const auto merged = key(join.left, join.right);
   Neighbour doubled{join.made, 0, 0};
-  uint64_t joined = 0;  // every occurrence has something on its left, if only a piece's boundary
+  uint64_t joined = 0;  // every occurrence has something on its left, if only a pre-token's boundary
   note(merged, count, 0);
   for (const auto& neighbour : left) {
     const auto& [symbol, positions, weight] = neighbour;

@@ -1,4 +1,4 @@
-// KnownMerges: applies an existing merge list to all pieces: to resume a training, and to start superwords from the first
+// KnownMerges: applies an existing merge list to all pre-tokens: to resume a training, and to start superwords from the first
 // stage.
 //
 // Idea: a merge that uses a token comes after the one that made it, so joining the pair of lowest rank, again and again, is
@@ -27,11 +27,11 @@ class KnownMerges {
   explicit KnownMerges(std::vector<PairKey> merges);
   bool empty() const { return merges_.empty(); }
 
-  // Makes a word of a piece, which occurs `weight` times.
+  // Makes a word of a pre-token, which occurs `weight` times.
   template <class S>
-  void apply(std::span<const uint8_t> piece, uint64_t weight, Memory& memory, std::vector<S>& word) const {
+  void apply(std::span<const uint8_t> pre_token, uint64_t weight, Memory& memory, std::vector<S>& word) const {
     memory.made.clear();
-    merger_->encode({reinterpret_cast<const char*>(piece.data()), piece.size()}, memory.scratch, memory.made);
+    merger_->encode({reinterpret_cast<const char*>(pre_token.data()), pre_token.size()}, memory.scratch, memory.made);
     word.resize(memory.made.size());
     for (size_t i = 0; i < word.size(); ++i) {
       const Symbol symbol = memory.made.data()[i];

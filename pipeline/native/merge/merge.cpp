@@ -5,12 +5,12 @@
 namespace bpe {
 
 void MergeEngine::add(const ColumnsView& columns, std::shared_ptr<void> owner) {
-  if (used_ || source_) throw std::invalid_argument("pieces cannot be added after run() or together with stream()");
+  if (used_ || source_) throw std::invalid_argument("pre-tokens cannot be added after run() or together with stream()");
   slots_ += static_cast<uint64_t>(columns.offsets[columns.rows] - columns.offsets[0]) + columns.rows;
   batches_.emplace_back(columns, std::move(owner));
 }
 
-void MergeEngine::stream(PieceSource source, uint64_t slots) {
+void MergeEngine::stream(PreTokenSource source, uint64_t slots) {
   if (used_ || source_ || !batches_.empty())
     throw std::invalid_argument("stream() is called once, without add(), before run()");
   source_ = std::move(source);

@@ -14,7 +14,7 @@ inline constexpr size_t kFewMerges = 16;     // so few that a phase is hardly wo
 class OnDisk : public PhaseLoop<OnDisk, Resident> {
  public:
   OnDisk(const MergeOptions& options, MergeResult known, const MergePoll& poll, const PhaseEnd& phase_end,
-         PieceSource source)
+         PreTokenSource source)
       : PhaseLoop(options, std::move(known), poll, phase_end) {
     for (size_t s = 0; s < team_.members(); ++s) stored_.emplace_back(options_.scratch + "." + std::to_string(s));
     if (!is_narrow(options_, tokens_.next())) words_ = std::vector<Shard<uint32_t>>();
@@ -23,7 +23,7 @@ class OnDisk : public PhaseLoop<OnDisk, Resident> {
         [&]<class S>(std::vector<Shard<S>>& shards) {
           const KnownMerges made(merges());
           make_empty(shards);
-          const Taking taking{.min_count = options_.rules.min_piece_count, .slots = 0, .known = made};
+          const Taking taking{.min_count = options_.rules.min_pre_token_count, .slots = 0, .known = made};
           store_words<S>(source, taking, stored_, team_, pulse_, corpus, result_);
         },
         words_);

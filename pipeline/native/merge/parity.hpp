@@ -46,7 +46,7 @@ class LanguageChoice {
   }
   // What is measured of a language: its bytes, and its tokens now.
   void start(uint32_t language, uint64_t bytes, uint64_t tokens) {
-    if (bytes == 0) throw std::invalid_argument("language " + std::to_string(language) + " has no pieces");
+    if (bytes == 0) throw std::invalid_argument("language " + std::to_string(language) + " has no pre-tokens");
     bytes_[language] = bytes;
     tokens_[language] = tokens;
   }

@@ -21,7 +21,7 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
   // texts: of each language, then those that are measured in their place. known: merges that were made, chosen_by: by which
   // language. `options` without start and resident_bytes.
   ParityTraining(const MergeOptions& options, MergeResult known, const ParityOptions& parity,
-                 std::vector<uint32_t> chosen_by, const std::vector<PieceSource>& texts)
+                 std::vector<uint32_t> chosen_by, const std::vector<PreTokenSource>& texts)
       : PhaseLoop(options, std::move(known), parity, std::move(chosen_by)),
         measured_from_(parity.dev ? languages_ : 0),
         team_(options.threads, pulse_),
@@ -86,13 +86,13 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
   };
 
   template <class S>
-  std::vector<Shard<S>> take(const std::vector<PieceSource>& texts, const KnownMerges& merges) {
+  std::vector<Shard<S>> take(const std::vector<PreTokenSource>& texts, const KnownMerges& merges) {
     std::vector<Shard<S>> all;
     Team alone(1, pulse_);
     for (uint32_t text = 0; text < texts.size(); ++text) {
       Corpus corpus;
       MergeResult facts;
-      const uint64_t least = text < languages_ ? options_.rules.min_piece_count : 1;
+      const uint64_t least = text < languages_ ? options_.rules.min_pre_token_count : 1;
       uint64_t slots = 0;
       texts[text]([&](const ColumnsView& batch) {
         slots += static_cast<uint64_t>(batch.offsets[batch.rows] - batch.offsets[0]) + batch.rows;
@@ -104,7 +104,7 @@ class ParityTraining : public PhaseLoop<ParityTraining, LanguagesInTurn> {
       language_of_.insert(language_of_.end(), shards.size(), text);
       std::move(shards.begin(), shards.end(), std::back_inserter(all));
       if (text >= languages_) continue;
-      take_in(corpus.mass, facts.bytes, facts.left_out_pieces, facts.left_out_bytes);
+      take_in(corpus.mass, facts.bytes, facts.left_out_pre_tokens, facts.left_out_bytes);
       sizes_.emplace_back(corpus.slots, corpus.mass);
     }
     return all;

@@ -82,15 +82,15 @@ class Phases {
     const auto least = options_.rules.min_frequency;
     return threshold > least ? std::max(threshold / 2, least) : 0;
   }
-  // Forgets what the pieces of a merging that was interrupted were: they are read again.
-  void forget_facts() { result_.bytes = result_.left_out_pieces = result_.left_out_bytes = 0; }
-  // Notes what the pieces of a language or a part are; those of all have less than 2^63 bytes.
-  void take_in(uint64_t mass, uint64_t bytes, uint64_t left_out_pieces, uint64_t left_out_bytes) {
+  // Forgets what the pre-tokens of a merging that was interrupted were: they are read again.
+  void forget_facts() { result_.bytes = result_.left_out_pre_tokens = result_.left_out_bytes = 0; }
+  // Notes what the pre-tokens of a language or a part are; those of all have less than 2^63 bytes.
+  void take_in(uint64_t mass, uint64_t bytes, uint64_t left_out_pre_tokens, uint64_t left_out_bytes) {
     if (mass > (uint64_t{1} << 63) - 1 - mass_)
       throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
     mass_ += mass;
     result_.bytes += bytes;
-    result_.left_out_pieces += left_out_pieces;
+    result_.left_out_pre_tokens += left_out_pre_tokens;
     result_.left_out_bytes += left_out_bytes;
   }
   void append(const Join& join, uint64_t count, uint64_t joined) {

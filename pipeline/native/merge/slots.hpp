@@ -134,7 +134,7 @@ struct Slots<uint8_t> {
   static constexpr Position kFirst = 2;
   static constexpr Symbol kEndSymbol = kFirstMerge + kMarks * kLowParts;
 
-  // Whether a byte of a piece can be a slot.
+  // Whether a byte of a pre-token can be a slot.
   static bool is_text(uint8_t byte) { return byte < 0xF5 && byte != kEnd && byte != kGap; }
 
   static Position span(Symbol symbol) { return 1 + (symbol > kBoundary); }

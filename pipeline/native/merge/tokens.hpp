@@ -4,7 +4,7 @@
 // merge made. The boundary is below the merges so that it fits symbols of every width; the order of symbols is the
 // order of token ids.
 //
-// Idea: Tokens keeps how each token was made, not its bytes: a chain of merges over one long piece would need bytes
+// Idea: Tokens keeps how each token was made, not its bytes: a chain of merges over one long pre-token would need bytes
 // quadratic in its length. Its first 16 bytes decide nearly every comparison; the rest walks down the two derivations
 // and skips what they share.
 #pragma once

@@ -16,24 +16,25 @@ constexpr uint64_t kSplitBelow = 16;  // lower counts have a lane for each begin
 constexpr size_t kBeginnings = 256;
 constexpr uint64_t kFewSlots = uint64_t{1} << 22, kSmallBlock = 32, kBlock = 256;
 constexpr Position kSlotsPerRelease = Position{1} << 22;
-constexpr size_t kPiecesPerBeat = size_t{1} << 14;
+constexpr size_t kPreTokensPerBeat = size_t{1} << 14;
 constexpr size_t kBytesPerBeat = size_t{1} << 22;
 
-// Notes how many bytes the pieces have, and refuses those that are too many. `shift`: a token is 1 << shift bytes.
+// Notes how many bytes the pre-tokens have, and refuses those that are too many. `shift`: a token is 1 << shift bytes.
 class Accounts {
  public:
   Accounts(uint64_t min_count, unsigned shift) : min_count_(min_count), shift_(shift) {}
   void add(const ColumnsView& batch, Corpus& corpus, MergeResult& result, Pulse& pulse) {
     for (size_t i = 0; i < batch.rows; ++i) {
-      if (i % kPiecesPerBeat == 0) pulse.beat(0);
+      if (i % kPreTokensPerBeat == 0) pulse.beat(0);
       const auto count = batch.counts[i];
-      const uint64_t bytes = batch.piece_size(i) >> shift_;
-      if (bytes << shift_ != batch.piece_size(i)) throw std::invalid_argument("a piece that is no row of numbers");
+      const uint64_t bytes = batch.pre_token_size(i) >> shift_;
+      if (bytes << shift_ != batch.pre_token_size(i))
+        throw std::invalid_argument("a pre-token that is no row of numbers");
       if (count > (kMaxMass - seen_) / (bytes + 1))
         throw std::overflow_error("the counts add up to a corpus of 2^63 bytes or more");
       seen_ += count * (bytes + 1);
       if (count < min_count_) {
-        result.left_out_pieces += count != 0 && bytes != 0;
+        result.left_out_pre_tokens += count != 0 && bytes != 0;
         result.left_out_bytes += count * bytes;
         continue;
       }
@@ -71,9 +72,9 @@ class Filling {
       slots -= part;
     }
   }
-  uint32_t lane_of(std::span<const uint8_t> piece, uint64_t count) {
+  uint32_t lane_of(std::span<const uint8_t> pre_token, uint64_t count) {
     if (count < kSplitBelow)
-      return static_cast<uint32_t>(count * kBeginnings) + (piece[0] == ' ' ? piece[1] : piece[0]);
+      return static_cast<uint32_t>(count * kBeginnings) + (pre_token[0] == ' ' ? pre_token[1] : pre_token[0]);
     auto& lane = count < kDirectCounts ? direct_[count] : high_[count];
     if (lane == 0) {
       lane = static_cast<uint32_t>(lanes_.size());
@@ -85,7 +86,7 @@ class Filling {
     for (const Lane& lane : lanes_) std::fill(symbols_.data() + lane.at, symbols_.data() + lane.end, kEnd);
     std::fill_n(symbols_.data(), Slots<S>::kFirst, kEnd);
     const auto end = begin_of(blocks_.size());
-    if (end > kMaxShardSlots) throw std::length_error("a shard of the pieces passes 2^32 slots");
+    if (end > kMaxShardSlots) throw std::length_error("a shard of the pre-tokens passes 2^32 slots");
     symbols_.shrink(end + kSpare);
     Shard<S> shard;
     shard.size = static_cast<Position>(end);
@@ -161,44 +162,44 @@ constexpr auto kIdOfByte = [] {
   return ids;
 }();
 
-// Makes a word of a piece of bytes, without its end, and adds its pairs; false if it cannot be one.
+// Makes a word of a pre-token of bytes, without its end, and adds its pairs; false if it cannot be one.
 template <class S>
-bool read_bytes(std::span<const uint8_t> piece, uint64_t count, std::vector<S>& word, uint64_t* pairs) {
-  word.resize(piece.size());
-  size_t left = kIdOfByte[piece[0]];
+bool read_bytes(std::span<const uint8_t> pre_token, uint64_t count, std::vector<S>& word, uint64_t* pairs) {
+  word.resize(pre_token.size());
+  size_t left = kIdOfByte[pre_token[0]];
   bool text = true;
-  for (size_t i = 0; i < piece.size(); ++i) {
-    const size_t id = kIdOfByte[piece[i]];
+  for (size_t i = 0; i < pre_token.size(); ++i) {
+    const size_t id = kIdOfByte[pre_token[i]];
     if (i != 0) pairs[256 * left + id] += count;
     left = id;
     if constexpr (sizeof(S) > 1) {
       word[i] = static_cast<S>(id);
     } else {
-      word[i] = piece[i];
-      text &= Slots<S>::is_text(piece[i]);
+      word[i] = pre_token[i];
+      text &= Slots<S>::is_text(pre_token[i]);
     }
   }
   return text;
 }
 
-// The same of a piece of numbers of tokens.
+// The same of a pre-token of numbers of tokens.
 template <class S>
-void read_numbers(std::span<const uint8_t> piece, size_t start_tokens, std::vector<S>& word) {
+void read_numbers(std::span<const uint8_t> pre_token, size_t start_tokens, std::vector<S>& word) {
   word.clear();
-  for (size_t i = 0; i < piece.size(); i += sizeof(uint32_t)) {
+  for (size_t i = 0; i < pre_token.size(); i += sizeof(uint32_t)) {
     uint32_t number;
-    std::memcpy(&number, &piece[i], sizeof number);
-    if (number >= start_tokens) throw std::invalid_argument("a piece names a token that does not exist");
+    std::memcpy(&number, &pre_token[i], sizeof number);
+    if (number >= start_tokens) throw std::invalid_argument("a pre-token names a token that does not exist");
     word.push_back(static_cast<S>(number < kBoundary ? number : number + 1));
   }
 }
 
-// Reads all columns once, and deals the pieces worth keeping to shards: always to the same ones where the batches come in
-// the same order, since the shortest shard so far takes a piece. A member of the team reads all, and makes words for its own
-// shards: use(shard, piece, count, word). False where pieces cannot be words.
+// Reads all columns once, and deals the pre-tokens worth keeping to shards: always to the same ones where the batches come in
+// the same order, since the shortest shard so far takes a pre-token. A member of the team reads all, and makes words for its own
+// shards: use(shard, pre-token, count, word). False where pre-tokens cannot be words.
 template <class S, class Use>
-bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shards, Team& team, Pulse& pulse,
-                 Corpus& corpus, MergeResult& result, Use&& use) {
+bool read_pre_tokens(const PreTokenSource& source, const Taking& taking, size_t n_shards, Team& team, Pulse& pulse,
+                     Corpus& corpus, MergeResult& result, Use&& use) {
   struct Reading {
     std::vector<uint64_t> slots, byte_pairs = std::vector<uint64_t>(256 * 256, 0);  // slots: of each shard so far
     std::vector<S> word;
@@ -220,23 +221,23 @@ bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shard
       auto& [slots, byte_pairs, word, member_text] = readings[m];
       size_t bytes_since_beat = 0;
       for (size_t i = 0; i < batch.rows; ++i) {
-        const std::span piece(batch.piece(i), batch.piece_size(i));
+        const std::span pre_token(batch.pre_token(i), batch.pre_token_size(i));
         const auto count = batch.counts[i];
-        if (i % kPiecesPerBeat == 0 || (bytes_since_beat += piece.size()) > kBytesPerBeat) {
+        if (i % kPreTokensPerBeat == 0 || (bytes_since_beat += pre_token.size()) > kBytesPerBeat) {
           bytes_since_beat = 0;
           pulse.beat(m);
         }
-        if (piece.size() >> shift < 2 || count < min_count) continue;
+        if (pre_token.size() >> shift < 2 || count < min_count) continue;
         const auto s = static_cast<size_t>(std::min_element(slots.begin(), slots.end()) - slots.begin());
-        slots[s] += (piece.size() >> shift) + 1;
+        slots[s] += (pre_token.size() >> shift) + 1;
         if (s % team.members() != m) continue;
         if (shift != 0)
-          read_numbers(piece, taking.start_tokens, word);
-        else if (!read_bytes(piece, count, word, byte_pairs.data()))
+          read_numbers(pre_token, taking.start_tokens, word);
+        else if (!read_bytes(pre_token, count, word, byte_pairs.data()))
           member_text = false;
         if constexpr (sizeof(S) > 1)
-          if (any_known) taking.known.apply(piece, count, memories[m], word);
-        if (word.size() > 1) use(s, piece, count, word);
+          if (any_known) taking.known.apply(pre_token, count, memories[m], word);
+        if (word.size() > 1) use(s, pre_token, count, word);
       }
     });
     for (const auto& reading : readings) text &= reading.text;
@@ -252,25 +253,25 @@ bool read_pieces(const PieceSource& source, const Taking& taking, size_t n_shard
 // words that start alike together where they are many; one for each doubling above.
 constexpr unsigned kExactLanes = 32, kBeginningLanes = 16, kSplitCounts = 3;
 constexpr size_t kLanes = kExactLanes + 64 + kSplitCounts * kBeginningLanes;
-size_t storing_lane(std::span<const uint8_t> piece, uint64_t count) {
+size_t storing_lane(std::span<const uint8_t> pre_token, uint64_t count) {
   if (count <= kSplitCounts)
-    return kExactLanes + 64 + (count - 1) * kBeginningLanes + (piece[0] == ' ' ? piece[1] : piece[0]) / 16u;
+    return kExactLanes + 64 + (count - 1) * kBeginningLanes + (pre_token[0] == ' ' ? pre_token[1] : pre_token[0]) / 16u;
   return count < kExactLanes ? count : kExactLanes + static_cast<unsigned>(std::bit_width(count)) - 1;
 }
 
 }  // namespace
 
 template <class S>
-std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
+std::vector<Shard<S>> take_words(const PreTokenSource& source, const Taking& taking, Team& team, Pulse& pulse,
                                  Corpus& corpus, MergeResult& result) {
   const auto n_shards = std::max<size_t>(team.members(), static_cast<size_t>(taking.slots / kShardSlots) + 1);
   std::vector<std::optional<Filling<S>>> fillings(n_shards);
   for (auto& filling : fillings) filling.emplace(taking.slots / n_shards);
-  const auto fill = [&](size_t s, std::span<const uint8_t> piece, uint64_t count, std::vector<S>& word) {
+  const auto fill = [&](size_t s, std::span<const uint8_t> pre_token, uint64_t count, std::vector<S>& word) {
     word.push_back(Slots<S>::kEnd);
-    fillings[s]->add(fillings[s]->lane_of(piece, count), word.data(), word.size());
+    fillings[s]->add(fillings[s]->lane_of(pre_token, count), word.data(), word.size());
   };
-  if (!read_pieces<S>(source, taking, n_shards, team, pulse, corpus, result, fill)) return {};
+  if (!read_pre_tokens<S>(source, taking, n_shards, team, pulse, corpus, result, fill)) return {};
   std::vector<Shard<S>> shards(n_shards);
   team.each(n_shards, [&](size_t s, unsigned) {
     shards[s] = fillings[s]->finish();
@@ -279,30 +280,30 @@ std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking
   return shards;
 }
 
-template std::vector<Shard<uint8_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&,
+template std::vector<Shard<uint8_t>> take_words(const PreTokenSource&, const Taking&, Team&, Pulse&, Corpus&,
                                                 MergeResult&);
-template std::vector<Shard<uint16_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&,
+template std::vector<Shard<uint16_t>> take_words(const PreTokenSource&, const Taking&, Team&, Pulse&, Corpus&,
                                                  MergeResult&);
-template std::vector<Shard<uint32_t>> take_words(const PieceSource&, const Taking&, Team&, Pulse&, Corpus&,
+template std::vector<Shard<uint32_t>> take_words(const PreTokenSource&, const Taking&, Team&, Pulse&, Corpus&,
                                                  MergeResult&);
 
 template <class S>
-void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team,
+void store_words(const PreTokenSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team,
                  Pulse& pulse, Corpus& corpus, MergeResult& result) {
   std::vector<std::vector<WordBlock<S>>> lanes(stored.size(), std::vector<WordBlock<S>>(kLanes));
-  const auto store = [&](size_t s, std::span<const uint8_t> piece, uint64_t count, const std::vector<S>& word) {
-    auto& block = lanes[s][storing_lane(piece, count)];
+  const auto store = [&](size_t s, std::span<const uint8_t> pre_token, uint64_t count, const std::vector<S>& word) {
+    auto& block = lanes[s][storing_lane(pre_token, count)];
     block.add(word.data(), word.size(), count);
     if (block.symbols.size() >= kBlockSymbols / 2) stored[s].append(block);
   };
-  read_pieces<S>(source, taking, stored.size(), team, pulse, corpus, result, store);
+  read_pre_tokens<S>(source, taking, stored.size(), team, pulse, corpus, result, store);
   for (size_t s = 0; s < stored.size(); ++s)
     for (auto& block : lanes[s]) stored[s].append(block);
 }
 
-template void store_words<uint16_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&,
+template void store_words<uint16_t>(const PreTokenSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&,
                                     Corpus&, MergeResult&);
-template void store_words<uint32_t>(const PieceSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&,
+template void store_words<uint32_t>(const PreTokenSource&, const Taking&, std::vector<StoredWords>&, Team&, Pulse&,
                                     Corpus&, MergeResult&);
 
 template <class From, class To>

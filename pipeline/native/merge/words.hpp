@@ -1,10 +1,10 @@
-// The words that are merged: all pieces, as symbols, in shards.
+// The words that are merged: all pre-tokens, as symbols, in shards.
 //
 // Idea: a shard is one array of slots: a boundary, then word after word, each closed by a boundary. Words are in runs
 // of equal count, highest first, so that a position's weight follows from its run and no word carries one. Among words
 // of a low count those that start alike are neighbours: a pair then occurs, mostly, in one stretch of the array, and the
 // walk over it finds its lists in the cache. Words go to the shard that is shortest so far; shards share nothing, so each
-// may be worked on by a thread of its own. Pieces of one byte are left out: no merge can change them.
+// may be worked on by a thread of its own. Pre-tokens of one byte are left out: no merge can change them.
 //
 // Cost: 1 byte a slot for text and the first merges, 2 while symbols fit 15 bits, 4 after; slots.hpp says how tokens lie
 // in them. Positions are 32 bits: a shard holds fewer than 2^32 slots, and a corpus that needs more has more shards than
@@ -45,25 +45,25 @@ struct Corpus {
   std::vector<uint64_t> byte_pairs;  // count of the pair (left, right) at 256 * left + right
 };
 
-// Which pieces become words, and how.
+// Which pre-tokens become words, and how.
 struct Taking {
   uint64_t min_count;        // those counted less often are left out
   uint64_t slots;            // of all words, about; 0 if unknown
   const KnownMerges& known;  // merges that are made at once
-  size_t start_tokens = 0;   // pieces are rows of 32-bit numbers below that; 0: of bytes
+  size_t start_tokens = 0;   // pre-tokens are rows of 32-bit numbers below that; 0: of bytes
 };
 
-// Deals the pieces to shards. All columns are read once. Bytes, what is left out, and how often known merges join are
-// noted in `result`. No shards where S is one byte and pieces are not text:
+// Deals the pre-tokens to shards. All columns are read once. Bytes, what is left out, and how often known merges join are
+// noted in `result`. No shards where S is one byte and pre-tokens are not text:
 // then read again, with a wider S.
 template <class S>
-std::vector<Shard<S>> take_words(const PieceSource& source, const Taking& taking, Team& team, Pulse& pulse,
+std::vector<Shard<S>> take_words(const PreTokenSource& source, const Taking& taking, Team& team, Pulse& pulse,
                                  Corpus& corpus, MergeResult& result);
 
-// The same pieces as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
+// The same pre-tokens as words that go to disk, one StoredWords a shard, with the merges that are known made in them. All
 // columns are read once.
 template <class S>
-void store_words(const PieceSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team,
+void store_words(const PreTokenSource& source, const Taking& taking, std::vector<StoredWords>& stored, Team& team,
                  Pulse& pulse, Corpus& corpus, MergeResult& result);
 
 // The same words, compacted, in wider slots.

@@ -1,4 +1,4 @@
-// Look-ahead: which variant of its class an open character has (see pipeline/pattern/ahead.py).
+// Look-ahead: which variant of its class an open character has (see pipeline/bpe_pipeline/pattern/ahead.py).
 //
 // Idea. The look-aheads of a pattern are one small automaton that is run from a position on until it is decided. A stretch
 // of text in which some run is always undecided is read once forward, to find where it ends, and once backward: for each

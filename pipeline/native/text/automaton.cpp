@@ -89,8 +89,8 @@ size_t Automaton::plain_match(const uint8_t* text, size_t begin, size_t size, Ah
   return matched;
 }
 
-// The end of the piece that starts at `begin` < size, by the plain table; size + 1 if more text decides.
-size_t Automaton::plain_piece(const uint8_t* text, size_t begin, size_t size, AheadStretch& ahead) const {
+// The end of the pre-token that starts at `begin` < size, by the plain table; size + 1 if more text decides.
+size_t Automaton::plain_pre_token(const uint8_t* text, size_t begin, size_t size, AheadStretch& ahead) const {
   for (size_t start = begin; start < size;) {
     const size_t matched = plain_match(text, start, size, ahead);
     if (matched == size + 1) return matched;
@@ -119,9 +119,9 @@ size_t Automaton::cut(const uint8_t* text, size_t begin, size_t size, bool at_en
       return rest;
     }
   }
-  // Hardly any space for ends, or a last step that is SLOW: piece by piece.
+  // Hardly any space for ends, or a last step that is SLOW: pre-token by pre-token.
   while (rest < size && cursor.count < max_ends) {
-    const size_t to = plain_piece(text, rest, size, ahead);
+    const size_t to = plain_pre_token(text, rest, size, ahead);
     if (to > size) break;
     ends[cursor.count++] = static_cast<uint32_t>(to);
     rest = to;
@@ -198,7 +198,7 @@ bool Automaton::finish(Cursor& now, size_t begin, size_t size, uint32_t* ends) c
   return true;
 }
 
-// Takes the step of any character, or a whole piece where the step is SLOW; false if more text is needed for that.
+// Takes the step of any character, or a whole pre-token where the step is SLOW; false if more text is needed for that.
 bool Automaton::run_one(Cursor& now, const uint8_t* text, size_t begin, size_t size, uint32_t* ends,
                         AheadStretch& ahead) const {
   const Character next = character_ahead(text, now.at, size, ahead);
@@ -210,7 +210,7 @@ bool Automaton::run_one(Cursor& now, const uint8_t* text, size_t begin, size_t s
     return true;
   }
   const size_t from = now.count ? ends[now.count - 1] : begin;
-  const size_t to = plain_piece(text, from, size, ahead);
+  const size_t to = plain_pre_token(text, from, size, ahead);
   now = {0, std::min(to, size), std::min(to, size), now.count};
   if (to <= size) ends[now.count++] = static_cast<uint32_t>(to);
   return to <= size;

@@ -17,7 +17,7 @@ struct MergeRules {
   static constexpr uint64_t kAnyLength = std::numeric_limits<uint64_t>::max();
 
   uint64_t min_frequency = 1;                 // pairs that occur less often are not merged
-  uint64_t min_piece_count = 1;               // pieces counted less often are ignored
+  uint64_t min_pre_token_count = 1;           // pre-tokens counted less often are ignored
   uint64_t max_token_bytes = kAnyLength;      // longer pairs are never merged
   bool whole_characters = false;              // tokens are characters of UTF-8, or the beginning of one
   TieBreak tie_break = TieBreak::kLowestIds;  // among equal counts
@@ -33,7 +33,7 @@ struct RuleField {
 };
 inline constexpr std::tuple kRuleFields{
     RuleField{"min_frequency", &MergeRules::min_frequency},
-    RuleField{"min_piece_count", &MergeRules::min_piece_count},
+    RuleField{"min_pre_token_count", &MergeRules::min_pre_token_count},
     RuleField{"max_token_bytes", &MergeRules::max_token_bytes},
     RuleField{"whole_characters", &MergeRules::whole_characters},
     RuleField{"tie_break", &MergeRules::tie_break},

@@ -1,7 +1,7 @@
-// MergeReplay: checks a merge list in a bounded memory, reading all pieces two times or more. A second opinion: it shares no
+// MergeReplay: checks a merge list in a bounded memory, reading all pre-tokens two times or more. A second opinion: it shares no
 // code with the merge engine but the rules about tokens (text/token_state.hpp), which it asks of a token's bytes.
 //
-// Idea: what the listed merges do to one piece depends on that piece alone. So the first reading replays each piece by
+// Idea: what the listed merges do to one pre-token depends on that pre-token alone. So the first reading replays each pre-token by
 // itself and adds up, by rank, how often the merged pair occurred and how often it was joined: exact numbers to compare
 // the list with. Whether each merge was the best of its moment needs the counts of other pairs: a pair is complete after
 // the merge of its later token, and only falls from then on. The first reading bounds the count that each is complete
@@ -19,7 +19,7 @@
 
 namespace bpe {
 
-inline constexpr auto kReplayRules = obeyed("min_frequency", "min_piece_count", "tie_break");  // and kTokenRules
+inline constexpr auto kReplayRules = obeyed("min_frequency", "min_pre_token_count", "tie_break");  // and kTokenRules
 
 class MergeReplay {
  public:
@@ -31,7 +31,7 @@ class MergeReplay {
     std::vector<uint32_t> left, right;
     std::vector<uint64_t> counts, joined;
     bool exhausted = false;
-    size_t first = 0;  // merges that other pieces decided: only what they join is compared
+    size_t first = 0;  // merges that other pre-tokens decided: only what they join is compared
   };
   struct Wrong {
     uint64_t rank;
@@ -60,16 +60,17 @@ class MergeReplay {
                                    listed_.counts.begin());
   }
 
-  // All pieces, once in each reading; those that are too rare are left out. Throws std::overflow_error where the bytes of
+  // All pre-tokens, once in each reading; those that are too rare are left out. Throws std::overflow_error where the bytes of
   // all others are 2^63 or more.
-  void add(std::string_view piece, uint64_t count) {
-    if (count < rules_.min_piece_count || piece.empty()) return;
+  void add(std::string_view pre_token, uint64_t count) {
+    if (count < rules_.min_pre_token_count || pre_token.empty()) return;
     if (reading_ == 0) {
       constexpr uint64_t most = (uint64_t{1} << 63) - 1;
-      if (count > (most - bytes_) / piece.size()) throw std::overflow_error("the pieces have 2^63 bytes or more");
-      bytes_ += piece.size() * count;
+      if (count > (most - bytes_) / pre_token.size())
+        throw std::overflow_error("the pre-tokens have 2^63 bytes or more");
+      bytes_ += pre_token.size() * count;
     }
-    if (piece.size() > 1 && count != 0) replay(piece, count);
+    if (pre_token.size() > 1 && count != 0) replay(pre_token, count);
   }
   // Ends a reading; true where another one is needed.
   bool next_reading() {
@@ -184,13 +185,13 @@ class MergeReplay {
     return ++unused_;
   }
 
-  void replay(std::string_view piece, uint64_t count) {
-    const auto size = static_cast<uint32_t>(piece.size());
+  void replay(std::string_view pre_token, uint64_t count) {
+    const auto size = static_cast<uint32_t>(pre_token.size());
     tokens_.resize(size);
     before_.resize(size);
     after_.resize(size);
     for (uint32_t i = 0; i < size; ++i) {
-      tokens_[i] = id_of_byte_[static_cast<uint8_t>(piece[i])];
+      tokens_[i] = id_of_byte_[static_cast<uint8_t>(pre_token[i])];
       before_[i] = i - 1;
       after_[i] = i + 1;
     }
@@ -248,7 +249,7 @@ class MergeReplay {
     return is_before({one.due->left, one.due->right}, one.due->count, {other.due->left, other.due->right},
                      other.due->count);
   }
-  // The counts of the merges that these pieces decided.
+  // The counts of the merges that these pre-tokens decided.
   std::vector<uint64_t>::const_iterator decided() const {
     return listed_.counts.begin() + static_cast<std::ptrdiff_t>(listed_.first);
   }
@@ -342,7 +343,7 @@ class MergeReplay {
   std::vector<uint64_t> complete_;
   size_t unused_ = 0;  // no number below is unused
   std::optional<Wrong> wrong_;
-  // Of the piece that is replayed; `due_`: ranks in the upper half, where in the lower one.
+  // Of the pre-token that is replayed; `due_`: ranks in the upper half, where in the lower one.
   std::vector<uint32_t> tokens_, before_, after_, places_;
   std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> due_;
 };

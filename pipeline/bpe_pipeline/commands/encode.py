@@ -1,0 +1,214 @@
+"""`encode --output`: a corpus becomes shards of token ids.
+
+In the order of the corpus, one writer makes shards of the ids of chunks as they come; in another order workers write
+them to parts first, each a checkpoint. What the shards hold depends on corpus, tokenizer and options alone: not on
+workers, chunk size, memory or kills.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.base.events import Listener, Notice
+from bpe_pipeline.base.printable import columns_of
+from bpe_pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.reports.encoding import EncodingSummary
+from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
+from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.run.runner import Runner, opened
+from bpe_pipeline.shards import manifest
+from bpe_pipeline.shards import plan as planning
+from bpe_pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_by_parts
+from bpe_pipeline.shards.encode_in_order import write_in_order
+from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, load_result
+from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
+from bpe_pipeline.shards.ids_file import EncodedChunk
+from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
+from bpe_pipeline.shards.order import ORDERING_STAGE
+from bpe_pipeline.storage import Location, existing
+from bpe_pipeline.tokenizer.model import Model
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+_NO_TEXTS = {"records_without_field", "records_not_text"}
+
+
+def corpus_of(summary: EncodingSummary) -> EncodedCorpus:
+    """Return what was encoded."""
+    return summary.corpus
+
+
+def encode_with(
+    tokenizer: Tokenizer | Location, options: EncodeOptions, executor: Executor, listener: Listener
+) -> EncodingSummary:
+    """Encode with a tokenizer, or with the one at a location."""
+    inputs = options.inputs or ()
+    model = planning.model_of(tokenizer, inputs[0] if len(inputs) == 1 else inputs)
+    summary = run_encode(options, model, executor, listener)
+    summary = replace(summary, tokenizer=None if isinstance(tokenizer, Tokenizer) else tokenizer)
+    listener(Notice("summary", summary.text(columns_of(sys.stderr))))
+    return summary
+
+
+def run_encode(options: EncodeOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
+    """Encode the corpus and write its shards, except what the directory holds already."""
+    if options.inputs is None or options.output is None:
+        raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
+    model, output = planning.with_bos(model, options), options.output
+    options = planning.as_directory(options)
+    kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
+    with opened(options, executor, listener, kind=kind) as (runner, directory):
+        encoding = planning.open_encoding(
+            runner,
+            directory,
+            options,
+            planning.asked_of(options, model),
+            partial(planning.cut_corpus, model=model, options=options, nodes=runner.nodes),
+        )
+        options = replace(options, sample=encoding.options["sample"])
+        with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
+            if runner.part is not None:
+                encode = partial(encode_chunks, runner, encoding, model, options)
+                return summary_of_part(runner, encoding, model, options, encode)
+            corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
+            encoding.remove_working()
+        if encoding.single:
+            manifest.remove_working_directory(encoding)
+        return summary_of(runner, output, corpus)
+
+
+def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> EncodingSummary:
+    """Return the result of the command."""
+    runner.watch.look()
+    executor = runner.executor
+    return EncodingSummary(output, corpus, runner.times, runner.watch.peak_bytes, executor.retries, executor.used())
+
+
+def summary_of_part(
+    runner: Runner,
+    encoding: Encoding,
+    model: Model,
+    options: ShardsOptions,
+    encode: Callable[[], Sequence[EncodedChunk]],
+) -> EncodingSummary:
+    """Encode the chunks of the runner's part, and return what they hold; the shards are for the command without it."""
+    assert runner.part is not None, "a part"
+    count = len(encoding.plan.chunks)
+    of_part = [index for index in range(count) if runner.part.has(index)]
+    corpus = load_result(encoding.result)
+    is_finished = corpus is not None and corpus.encoding == encoding.fingerprint()
+    paths = [encoding.parts()[index].path for index in of_part if index >= encoding.written_chunks()]
+    missing = 0 if is_finished else len(paths) - sum(existing(paths))
+    chunks = [] if is_finished else encode()
+    total = sum((chunk.statistics for chunk in chunks), ChunkStatistics())
+    if options.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
+    stored = count if is_finished else encoding.encoded_chunks()
+    complete = "the shards are complete" if is_finished else ""
+    done = PartDone(str(runner.part), len(of_part), missing, stored, count, "encoded", complete=complete)
+    held = corpus_held(
+        encoding,
+        model,
+        total,
+        tokens=sum(chunk.ids for chunk in chunks),
+        documents=sum(chunk.documents for chunk in chunks),
+        shards=(),
+        documents_by=encoding.options.get("documents", "offsets"),
+        separator=None,
+        separator_id=None,
+    )
+    return replace(summary_of(runner, encoding.directory.location, replace(held, files=0)), part=done)
+
+
+def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
+    """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
+    corpus = load_result(encoding.result)
+    if corpus is None or corpus.encoding != encoding.fingerprint():
+        return None
+    for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if is_dealt(encoding.options) else []), WRITING_STAGE):
+        runner.skip(stage)
+    if (damaged := damaged_file(runner, encoding, corpus)) is not None:
+        path = encoding.home / damaged
+        runner.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
+        return None
+    return corpus
+
+
+def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
+    encoding.home.remove([encoding.result.name])  # the shards are not complete from here on
+    total = ChunkStatistics()
+
+    def accept(read: ChunkStatistics, documents: int) -> None:
+        nonlocal total
+        total = total_of(runner, encoding, read, options)
+        if not documents and total.not_taken.left_out_documents:
+            raise InputError(f"the sample is empty: {total.not_taken}; give another --sample or --seed")
+        if not documents and set(total.losses) & _NO_TEXTS:
+            losses = "; ".join(map(str, in_words(total.losses)))
+            hint = "name the field with --text-field; for chat data, use encode-chat"
+            raise InputError(f"no document is left to encode: {losses}; {hint}")
+
+    write = write_in_order if encoding.in_order else write_by_parts
+    written, index, layout = write(runner, encoding, model, options, accept)
+    asked, separator = encoding.options, encoding.options["separator"]
+    documents = sum(shard.documents for shard in written)
+    for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
+        runner.warn(warning)
+    return saved_result(
+        encoding,
+        model,
+        layout,
+        total,
+        written,
+        documents_by=asked["documents"],
+        separator=separator,
+        separator_id=model.id_of(separator),
+        pack=None if layout.documents else asked["pack"],
+        order={name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
+        index=tuple(index),
+    )
+
+
+def total_of(runner: Runner, encoding: Encoding, read: ChunkStatistics, options: CorpusOptions) -> ChunkStatistics:
+    """Return the statistics of a corpus by those of its chunks; `InputError` for losses under `fail_on_loss`."""
+    total = ChunkStatistics(losses=encoding.plan.files_without_text()) + read
+    for warning in warnings_of(total.losses):
+        runner.warn(warning)
+    if options.fail_on_loss and total.losses:
+        raise fail_on_loss_error(in_words(total.losses))
+    return total
+
+
+def saved_result(
+    encoding: Encoding, model: Model, layout: Layout, total: ChunkStatistics, written: Sequence[ShardFacts], **more: Any
+) -> EncodedCorpus:
+    """Write `shards.json`, with which the shards are complete, and return what it says."""
+    more |= {"columns": dict(layout.columns) if len(layout.columns) > 1 else None, "row_tokens": layout.row_tokens}
+    documents = sum(shard.documents for shard in written)
+    tokens = sum(shard.tokens for shard in written)
+    corpus = corpus_held(encoding, model, total, shards=tuple(written), tokens=tokens, documents=documents, **more)
+    manifest.save_result(corpus, encoding)
+    return corpus
+
+
+def corpus_held(encoding: Encoding, model: Model, total: ChunkStatistics, **more: Any) -> EncodedCorpus:
+    """Return what shards, or parts of them, hold. total: of what was read."""
+    return EncodedCorpus(
+        format=encoding.options["shard_format"],
+        dtype=encoding.options["dtype"],
+        vocab_size=model.vocabulary.max_id + 1,
+        tokenizer=encoding.options["tokenizer"],
+        text_bytes=total.text_bytes if total.text_tokens else total.bytes,
+        text_tokens=total.text_tokens or None,
+        read_bytes=total.bytes,
+        files=len(encoding.plan.files),
+        not_taken=total.not_taken,
+        losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
+        encoding=encoding.fingerprint(),
+        options=without_defaults(encoding.options) if encoding.single else None,
+        **more,
+    )

@@ -1,0 +1,120 @@
+"""`export`: write a tokenizer's files for other runtimes, check them in the libraries they are for, and upload them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.printable import printable, wrapped
+from bpe_pipeline.commands.report import add_checks
+from bpe_pipeline.counts.as_text import bounds_at
+from bpe_pipeline.pattern.translate import not_in_tokenizers_1
+from bpe_pipeline.reports.model_card import MARK
+from bpe_pipeline.reports.result import Result
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.options import ExportOptions
+from bpe_pipeline.storage import Location
+from bpe_pipeline.tokenizer.added import news_of, with_roles
+from bpe_pipeline.tokenizer.check import check_exports, local_files, texts_to_check
+from bpe_pipeline.tokenizer.conversions import card_in, push, require_login
+from bpe_pipeline.tokenizer.export import Check, limits_of, with_chat_template
+from bpe_pipeline.tokenizer.export_in_place import export_in_place
+from bpe_pipeline.tokenizer.formats.export_formats import default_formats
+from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
+from bpe_pipeline.tokenizer.formats.rank_lists import load_ranks_by
+from bpe_pipeline.tokenizer.model import Model
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+_OF_IDS = ("vocabulary", "bos_token", "eos_token", "pad_token", "front")
+
+
+@dataclass(frozen=True)
+class WrittenFiles(Result):
+    """The files that were written and how they were checked. notes: what to know; failure: why not to use them."""
+
+    written: tuple[Location, ...]
+    notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    uploaded: str = ""
+    failure: str = ""
+
+    @property
+    def brief(self) -> str:
+        """All of it."""
+        return str(self)
+
+    def text(self, columns: int) -> str:
+        """Return the paths, and what was checked."""
+        lines = (*self.written, *self.checks, *filter(None, [self.uploaded]))
+        return "\n".join(wrapped(printable(line), columns) for line in lines)
+
+
+def run_export(
+    path: Location, options: ExportOptions, samples: Sequence[Location] | None, repository: str | None
+) -> WrittenFiles:
+    """Export a tokenizer. samples: to check with, empty: of its run, None: no check; repository: of the hub."""
+    if repository is not None:
+        require_login("--push-to-hub", repository)
+    ranks, added = options.rank_pattern, options.added_special_tokens
+    before, home = load_model(path) if ranks is None else load_ranks_by(path, ranks, added), tokenizer_home(path)
+    directory = options.output or home
+    model = with_chat_template(with_roles(before, options), options)
+    if options.output is None and model.vocabulary != before.vocabulary:
+        lacking = model.vocabulary.special_tokens.keys() - before.vocabulary.special_tokens
+        raise UsageError(
+            f"{directory} lacks {', '.join(sorted(lacking))}; give --output for a tokenizer that has more, or "
+            "name them when you merge"
+        )
+    notes = [f"note: {line}" for line in (*news_of(before, model), *bounds_at(path, added))]
+    same, cards = all(getattr(model, name) == getattr(before, name) for name in _OF_IDS), card_in(home)
+    written, refused = export_in_place(model, directory, options, changed=not same)
+    if cards and not card_in(home):
+        again = f"bpe-pipeline report {home}"
+        notes.append(f"note: the model card was of other special tokens and is removed; {again} makes it again")
+    notes += [f"no {name} files: {reason}" for name, reason in refused.items()]
+    if any(file.name == "tokenizer.json" for file in written) and (limit := not_in_tokenizers_1(model.pattern)):
+        notes.append(f"note: {limit}")
+    notes += [f"note: {limit}" for limit in limits_of(model, options.export or ())]
+    formats = [name for name in options.export or default_formats() if name not in refused]
+    if options.without_normalizer:
+        notes.append(f"note: {_effect_of_nfc(path, model, formats, samples or ())}")
+    checks = [] if samples is None else _checked(path, directory, model, formats, samples, options.without_normalizer)
+    failed = [check for check in checks if check.outcome == "different"]
+    failure = uploaded = ""
+    if failed:
+        failure = f"{len(failed)} of {len(checks)} checks found a difference, the first: {failed[0]}; please report it"
+    elif repository is not None:
+        more = {name: card for name, card in cards.items() if same or MARK.encode() not in card}
+        uploaded = push(model, repository, more=more)
+    failure = failure and f"{directory} is not to be used: {failure}"
+    return WrittenFiles(tuple(written), tuple(notes), tuple(checks), uploaded, failure)
+
+
+def _effect_of_nfc(path: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]) -> str:
+    """Say how many of the sample texts get other ids without NFC; `UsageError` where it means nothing."""
+    if not model.preparation.nfc or "gguf" not in formats:
+        why = "GGUF is not among the formats" if model.preparation.nfc else "this tokenizer has no normalizer"
+        raise UsageError(f"--without-normalizer means nothing here, since {why}: leave it out")
+    if not (texts := texts_to_check(manifest.run_of(path), samples)):
+        return "how many texts get other ids in llama.cpp is unknown; name some with --check --sample FILE"
+    rows, bare_rows = (Tokenizer.from_model(each).encode_batch(texts) for each in (model, model.without_nfc))
+    different = sum(ids != bare_ids for ids, bare_ids in zip(rows, bare_rows, strict=True))
+    return (
+        f"{different:,} of {len(texts):,} sample texts ({different / len(texts):.1%}) get other ids in llama.cpp, "
+        "which does not put text into NFC"
+    )
+
+
+def _checked(
+    path: Location, directory: Location, model: Model, formats: Sequence[str], samples: Sequence[Location], bare: bool
+) -> list[Check]:
+    """Check the files in a directory, GGUF `bare` of NFC; the report of the tokenizer's run shows the outcome."""
+    run = manifest.run_of(path)
+    with local_files(directory) as local:
+        texts, without_nfc = texts_to_check(run, samples), ["gguf"] if bare and "gguf" in formats else []
+        checks = check_exports(
+            Tokenizer.from_model(model), local, [name for name in formats if name not in without_nfc], texts
+        )
+        checks += check_exports(Tokenizer.from_model(model.without_nfc), local, without_nfc, texts)
+    if run is not None:
+        add_checks(run, directory, checks)
+    return checks

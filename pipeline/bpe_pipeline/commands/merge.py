@@ -1,0 +1,197 @@
+"""`merge`: open a run that was counted, with its own options by default, and learn from its counts."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.events import Listener
+from bpe_pipeline.commands.combine import copy_counts
+from bpe_pipeline.commands.count import summary_of_part
+from bpe_pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
+from bpe_pipeline.counts.as_text import bounds
+from bpe_pipeline.counts.coarse import count_again, count_part_again, refuse_without_texts
+from bpe_pipeline.counts.count import STAGE as COUNTING
+from bpe_pipeline.counts.count import combine_again, input_bytes
+from bpe_pipeline.counts.counted import Counted, require_counted
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.merges import merge, merge_worker
+from bpe_pipeline.merges.chooser import Chooser
+from bpe_pipeline.reports.summary import Summary
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.manifest import RUNS, Manifest, Run
+from bpe_pipeline.run.mixture import mixture_of
+from bpe_pipeline.run.open_run import mixed, refuse_other_weights
+from bpe_pipeline.run.options import MergeOptions, PartOptions, TrainOptions, flag_of
+from bpe_pipeline.run.patterns import pattern_of
+from bpe_pipeline.run.plan import is_weighted
+from bpe_pipeline.run.runner import Runner, opened
+from bpe_pipeline.storage import Location, existing, same_location
+from bpe_pipeline.tokenizer.export import Ids, Trained, check_before_work, refuse_ordinary
+
+
+def run_merge(
+    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> tuple[Summary, Trained]:
+    """Merge and export from the counts of a run directory, or in the output from a copy of them; reads no corpus."""
+    requested, origin = make_options(TrainOptions, given), location
+    output = requested.output
+    if output is not None and not same_location(output, location):
+        if is_weighted(requested):
+            flags = _flags_of_weights(requested)
+            raise UsageError(f"{flags}: {output} would have no inputs, but counts from {location}: leave it out")
+        run = manifest.require(location)
+        if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
+            _refuse_unfit_run(run, requested, given)
+            options = make_options(TrainOptions, {**run.manifest.counting, **given})
+            check_before_work(options, lambda _: None)
+            refuse_without_texts(options, run.manifest.source)
+        location = copy_counts(location, given, executor, listener)
+    with open_merging(location, given, executor, listener, origin) as (runner, run, counted, options, replaced):
+        return merge_and_export(runner, run, counted, options, replaced)
+
+
+class _SecondCountOptions(PartOptions, TrainOptions):
+    """Of a part of the second count."""
+
+
+def count_again_in_part(
+    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> Summary:
+    """Do a part of the second count of superwords, which merging without `--part` completes."""
+    given, run = {**given}, manifest.require(location)
+    part = given.pop("part")
+    requested = make_options(TrainOptions, given)
+    _refuse_unfit_run(run, requested, given)
+    stored = _with_stored_options(run, requested, given)[0]
+    options = _SecondCountOptions(**vars(stored) | {"part": part, "output": location})
+    with opened(options, executor, listener) as (runner, directory), runner.logged(directory, options, lambda: None):
+        return summary_of_part(runner, run, options, *count_part_again(runner, run, options))
+
+
+@contextmanager
+def open_merging(
+    location: Location,
+    given: Mapping[str, Any],
+    executor: Executor,
+    listener: Listener,
+    origin: Location | None = None,
+) -> Iterator[tuple[Runner, Run, Counted, TrainOptions, dict[str, Ids | None]]]:
+    """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked.
+
+    origin: the run whose counts it has, perhaps itself: merges that it has are the first stage of superwords.
+    """
+    run = manifest.require(location)
+    requested = make_options(TrainOptions, given)
+    _refuse_unfit_run(run, requested, given)
+    new = _weighted(run, requested, executor)
+    options, given, like = _with_stored_options(run, requested, given)
+    options = replace(options, weights=new.weights or None, output=location)
+    broker = check_before_work(options, listener)
+    refuse_without_texts(options, run.manifest.source)
+    with opened(options, executor, listener, broker) as (runner, directory):
+        run = manifest.require(directory.location)
+        counted = require_counted(run, executor)
+        runner.skip(COUNTING)
+        for line, is_proof in bounds(run, requested.added_special_tokens, executor):
+            runner.inform(line) if is_proof else runner.warn(line)
+        replaced: dict[str, Ids | None] = {}
+        if not options.overwrite:
+            keep_ids(runner, run, options, like=like, given=given)
+        else:
+            replaced = _ids_to_replace(runner, run, counted, options, new)
+        before = run.manifest
+        if is_other := new.weights != before.weights:
+            counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
+        is_new = options.overwrite or not any(existing([run.merges_path]))
+        if origin is not None and options.first_stage is not None and is_new:
+            own = replace(run, manifest=_with_weights_of(before, new))
+            with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+                counted = count_again(runner, own, counted, options)
+            known = own if same_location(origin, location) else manifest.require(origin)
+            merge.take_first_stage(runner, known, own, options)
+        if options.overwrite:
+            run = manifest.remove_results(run)
+        run = replace(run, manifest=_with_weights_of(run.manifest, new))
+        if options.overwrite or is_other:
+            run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+        if options.overwrite or run.manifest != before:
+            manifest.save(run)
+        with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+            yield runner, run, counted, options, replaced
+
+
+def _with_stored_options(
+    run: Run, requested: TrainOptions, given: Mapping[str, Any]
+) -> tuple[TrainOptions, Mapping[str, Any], str]:
+    """Return the options of a merge, those of the run by default; what is given; and the tokenizer that it is like.
+
+    The special tokens of that tokenizer are the default, and are kept where others are added.
+    """
+    stored = run.manifest
+    size = None if requested.stop_at_saving else stored.vocab_size
+    like = run.tokenizer_name((requested.vocab_size[0] if given.get("vocab_size") else size) or 0)
+    like = like if like in stored.special else "tokenizer"
+    before: dict[str, Any] = {}
+    if not requested.overwrite:
+        merging = stored.merging if run.merges_path.exists() else None  # else it was killed, and binds no later one
+        before = {**stored.special.get(like, {}), **(merging or {})}
+    if requested.added_special_tokens:
+        added = dict.fromkeys((*before.get("added_special_tokens", ()), *requested.added_special_tokens))
+        given = {**given, "added_special_tokens": list(added)}
+    return make_options(TrainOptions, {"vocab_size": size, **stored.counting, **before, **given}), given, like
+
+
+def _refuse_unfit_run(run: Run, requested: TrainOptions, given: Mapping[str, Any]) -> None:
+    """Refuse a run that was counted with other options, or whose merges an extension chooses that takes other
+    options."""
+    counting = {name: value for name, value in requested.of_stage("count").items() if name in given}
+    manifest.refuse_other_options(run.directory, "counting", run.manifest.counting, counting)
+    chooser: Chooser | None = run.manifest.chooser
+    if chooser is not None:
+        merging = {option.name for option in fields(MergeOptions)}
+        given = {name: value for name, value in given.items() if name in merging}
+        make_options(chooser.TAKES, given, lambda name: f"{flag_of(name)}: of merges that {chooser.KIND} choose, it")
+
+
+def _ids_to_replace(
+    runner: Runner, run: Run, counted: Counted, options: TrainOptions, mixed: Manifest
+) -> dict[str, Ids | None]:
+    """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `stored_ids`."""
+    new = replace(mixed, merging=manifest.merging_of(options))
+    learning = merge.learning_of(replace(run, manifest=new), options)
+    runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
+    if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:
+        refuse_ordinary(Trained(known, pattern_of(options), options))
+    return {
+        home.name: stored_ids(runner.executor, run, home.name, run.manifest.options_of(home.name))
+        for home in run.tokenizers()
+        if (home / "tokenizer.json").exists()
+    }
+
+
+def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest:
+    """Return the manifest with the requested weights of the run's inputs, its own by default."""
+    stored, mixture = run.manifest, mixture_of(requested)
+    if not is_weighted(requested):
+        return stored
+    if stored.source is not None:
+        flags = _flags_of_weights(requested)
+        remedy = ": `combine` its runs with them" if stored.source.kind == RUNS else ""
+        raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {stored.source.description}{remedy}")
+    new = mixed(stored, requested.weights, mixture)
+    if (new.weights or new.mixture) and existing([run.counter_path]) == [True]:
+        new = new.with_bytes(input_bytes(run, executor))
+    if not requested.overwrite:
+        refuse_other_weights(run, new)
+    return new
+
+
+def _with_weights_of(stored: Manifest, other: Manifest) -> Manifest:
+    return replace(stored, weights=other.weights, mixture=other.mixture, input_bytes=other.input_bytes)
+
+
+def _flags_of_weights(requested: TrainOptions) -> str:
+    return " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))

@@ -1,0 +1,156 @@
+"""Commands of counts and of the system: import-counts, export-counts, env; and `train_from_counts` of Python."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.commands.declaration import SYSTEM, Session, command
+from bpe_pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
+from bpe_pipeline.run.options import ImportOptions, OverwriteOptions, RayOptions, Values, WorkOptions
+from bpe_pipeline.run.record import CALL, OWN, argument, as_in
+from bpe_pipeline.storage import Location, parse_location
+
+
+# fmt: off
+class ImportCountsOptions(ImportOptions):
+    """What `import-counts` takes."""
+
+    counts: tuple[Location, ...] = argument("FILE ...", as_given,
+        "a mapping from pre-tokens (bytes or str) to numbers, such as `collections.Counter`; paths of TSV or Parquet "
+        "files; or a pyarrow Table or RecordBatch with the columns `pre_token` and `count`",
+        keyword=Any)
+
+
+class TrainFromCountsOptions(ValuesOptions):
+    """What `train_from_counts` takes."""
+
+    counts: Any = as_in(ImportCountsOptions, "counts")
+
+
+class ExportCountsOptions(Values):
+    """What `export-counts` takes."""
+
+    run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
+    path: Location = argument("FILE", parse_location, "the file, a path or a URI")
+    memory_limit: int | None = as_in(WorkOptions, "memory_limit", group=OWN, stage=CALL,
+        help="memory for all processes together; with less, the counter is read more often")
+    overwrite: bool = as_in(OverwriteOptions, "overwrite", group=OWN, stage=CALL, help="replace a file that exists")
+# fmt: on
+
+
+def _directory() -> Any:
+    from bpe_pipeline.commands.combine import directory_of
+
+    return directory_of
+
+
+def _different_pre_tokens() -> Any:
+    from bpe_pipeline.commands.export_counts import different_pre_tokens
+
+    return different_pre_tokens
+
+
+@command(group=SYSTEM, takes=ImportCountsOptions, positional=("counts",), returns=_directory)
+def import_counts(session: Session) -> Any:
+    """Make a run from the pre-token counts in FILEs.
+
+    Files are TSV (pre-token, tab, count) or Parquet (columns `pre_token`, `count`). The options describe how they
+    were made; `merge` learns a vocabulary from the run.
+
+    \b
+    bpe-pipeline import-counts counts.tsv --pattern gpt2 --output runs/imported
+    bpe-pipeline merge runs/imported --vocab-size 32000
+
+    >>> bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
+    PosixPath('runs/counts')
+
+    Returns:
+        The run directory.
+
+    Raises:
+        PipelineError: as `train_from_counts` does.
+    """
+    from bpe_pipeline.commands.import_counts import run_import
+
+    return run_import(session.options.counts, session.options, session.executor, session.listener)
+
+
+@command(name="", takes=TrainFromCountsOptions, returns=tokenizer_of)
+def train_from_counts(session: Session) -> Any:
+    """Train a tokenizer on counts that exist already and return it.
+
+    `pattern` and `special_tokens` say how the pre-tokens were split, and how the tokenizer will split. A warning names
+    a pre-token that the pattern would split.
+
+    >>> counts = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
+    >>> bpe_pipeline.train_from_counts(counts, output="runs/a", vocab_size=259).merges
+    [(b'e', b's'), (b'es', b't')]
+
+    Returns:
+        The tokenizer; of several sizes the first (`merge_run` returns all).
+
+    Raises:
+        InputError: naming the position of a count that is not positive or a pre-token that cannot be one.
+        TrainingError: for counts that add up to more than 2^63 - 1.
+        PipelineError: as `train` does.
+    """
+    from bpe_pipeline.commands.import_counts import train_on
+
+    return train_on(session.options.counts, session.options, session.executor, session.listener)
+
+
+def _check_name(options: ExportCountsOptions, _: Mapping[str, Any]) -> None:
+    if options.path.suffix not in (".tsv", ".parquet"):
+        raise UsageError(f"{options.path}: the name must end in .tsv or .parquet, which says the format")
+
+
+@command(group=SYSTEM, takes=ExportCountsOptions, returns=_different_pre_tokens, check=_check_name)
+def export_counts(session: Session) -> Any:
+    """Write the counts of RUN to FILE, a .tsv or .parquet.
+
+    Each count is a line `pre-token<TAB>count`, the most frequent first; `import-counts` reads them back exactly.
+
+    \b
+    bpe-pipeline export-counts runs/a counts.tsv
+
+    A Parquet file is a copy of the run's combined counter. A link is followed.
+
+    >>> counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="runs/a")
+    >>> bpe_pipeline.export_counts(counted, "counts.tsv")
+    2
+
+    Returns:
+        The number of different pre-tokens.
+
+    Raises:
+        RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file exists,
+            is not a regular one or cannot be written.
+    """
+    from bpe_pipeline.commands.export_counts import run_export_counts
+
+    options = session.options
+    return run_export_counts(options.run, options.path, options.memory_limit, overwrite=options.overwrite)
+
+
+@command(group=SYSTEM, takes=RayOptions, python="")
+def env(session: Session) -> Any:
+    """Print versions and the machine, for a bug report.
+
+    With --ray, also the nodes of the cluster.
+
+    \b
+    bpe-pipeline env
+    bpe-pipeline env --ray
+    """
+    from bpe_pipeline.base.machine import describe
+    from bpe_pipeline.reports.result import Facts
+    from bpe_pipeline.run.workers import nodes
+
+    machines = nodes(session.options)
+    facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
+    if session.options.ray and not machines:
+        facts["nodes"] = "none with cores"
+    return Facts(facts)
+
+
+COMMANDS = (import_counts, train_from_counts, export_counts, env)

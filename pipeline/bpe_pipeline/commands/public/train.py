@@ -1,0 +1,254 @@
+"""Commands that train: train, count, merge, combine."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.commands.declaration import TRAIN, Session, command
+from bpe_pipeline.commands.public.values import parse_runs, tokenizer_of
+from bpe_pipeline.run.make_options import check_vocabulary, parsed
+from bpe_pipeline.run.mixture import mixture_of
+from bpe_pipeline.run.options import (
+    RECORDS,
+    CountOptions,
+    MergeOptions,
+    MixtureOptions,
+    OutputOptions,
+    PartOptions,
+    TrainOptions,
+    Values,
+    flag_of,
+)
+from bpe_pipeline.run.record import CALL, GROUPS, argument, as_in, flag, option
+from bpe_pipeline.storage import Location, named, parse_location
+
+_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_pre_token_bytes")
+
+
+def _like(**rare: Any) -> Any:
+    text = "split text as this tokenizer does: its pattern, normal form and special tokens"
+    return option(GROUPS[1], CALL, None, parse_location, text, "TOKENIZER", **rare)
+
+
+def _parse_weights(value: object) -> Any:
+    """Read a list of weights, which are parsed when their runs are known."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ValueError("a list of numbers, one for each run")
+    return tuple(value)
+
+
+# fmt: off
+class TrainCommandOptions(TrainOptions):
+    """What `train` takes."""
+
+    like: Location | None = _like(advanced=True)
+
+
+class CountCommandOptions(PartOptions, CountOptions):
+    """What `count` takes."""
+
+    like: Location | None = _like()
+
+
+class MergeCommandOptions(PartOptions, MergeOptions):
+    """What `merge` takes."""
+
+    run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
+
+
+class CombineOptions(MixtureOptions, PartOptions, OutputOptions):
+    """What `combine` takes."""
+
+    runs: tuple[Location, ...] = argument("RUN ...", parse_runs, "the directories of the runs")
+    weights: tuple[Any, ...] = flag((), _parse_weights, "how often to count each RUN, in order  [default: 1]", "NUMBER",
+        flag="--weight", keyword=Sequence[Any] | None)
+    temperature: str | None = as_in(MixtureOptions, "temperature", advanced=False)
+    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", advanced=False)
+    dry_run: bool = as_in(CountOptions, "dry_run")
+# fmt: on
+
+
+def _as_like(given: Mapping[str, Any], kind: type[Values]) -> dict[str, Any]:
+    """Take the pattern, the normal form and the special tokens from the tokenizer that --like names."""
+    if given.get("like") is None:
+        return {**given}
+    for name in _LIKE_SAYS:
+        if given.get(name) not in (None, False):
+            raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
+    from bpe_pipeline.commands.like import options_like
+
+    like = options_like(named(given["like"], flag_of("like")), new=issubclass(kind, TrainOptions))
+    named_too = {name: value for name, value in given.items() if value is not None}
+    if "added_tokens" in named_too:  # behind those of the tokenizer
+        added = parsed(RECORDS["added_tokens"], named_too["added_tokens"], flag_of)
+        named_too["added_tokens"] = {**(like["added_tokens"] or {}), **added}
+    return {**like, **named_too}
+
+
+def _plan(session: Session) -> Any:
+    """Return what `--dry-run` prints: the run as it would be carried out."""
+    from bpe_pipeline.commands.dry_run import plan
+
+    return plan(session.given, session.listener)
+
+
+def _check(options: TrainOptions, _: Mapping[str, Any]) -> None:
+    check_vocabulary(options)
+
+
+def _tokenizers() -> Any:
+    from bpe_pipeline.commands.tokenizers import all_tokenizers
+
+    return all_tokenizers
+
+
+def _summary() -> Any:
+    from bpe_pipeline.reports.summary import Summary
+
+    return Summary
+
+
+def _directory() -> Any:
+    from bpe_pipeline.commands.combine import directory_of
+
+    return directory_of
+
+
+@command(group=TRAIN, takes=TrainCommandOptions, returns=tokenizer_of, settled=_as_like, check=_check)
+def train(session: Session) -> Any:
+    """Train a tokenizer on INPUT: count, merge, export and report.
+
+    INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
+    standard library of the running Python.
+
+    \b
+    bpe-pipeline train
+    bpe-pipeline train corpus/*.txt --output runs/a --vocab-size 32000
+    bpe-pipeline train corpus --pattern llama3 --special-token '<|endoftext|>' --workers 8
+    bpe-pipeline train corpus --like qwen3/tokenizer.json --output runs/b
+
+    A run directory that holds the same run is resumed; one that holds another run is refused.
+
+    >>> tokenizer = bpe_pipeline.train("corpus.txt", output="runs/a", vocab_size=270)
+    >>> tokenizer.decode(tokenizer.encode("low lower"))
+    'low lower'
+
+    Returns:
+        The tokenizer; of several sizes the first (`merge_run` returns all).
+
+    Raises:
+        UsageError: for an option that means nothing.
+        InputError: for a corpus that cannot be read.
+        RunDirectoryError: for a directory that holds another run, is damaged or cannot be written.
+        TrainingError: if training cannot do what was asked.
+        PipelineError: the family of all of these.
+    """
+    if session.options.dry_run:
+        return _plan(session)
+    from bpe_pipeline.commands.train import run_train
+
+    return run_train(session.options, session.executor, session.listener)
+
+
+@command(group=TRAIN, takes=CountCommandOptions, returns=_summary, settled=_as_like)
+def count(session: Session) -> Any:
+    """Count the pre-tokens of INPUT into a run directory, for `merge`.
+
+    \b
+    bpe-pipeline count corpus --output runs/a
+    bpe-pipeline count corpus/*.jsonl.zst --text-field body --pattern llama3 --output runs/b
+    bpe-pipeline count corpus --like gpt2/tokenizer.json --output runs/c
+
+    >>> counted = bpe_pipeline.count("corpus.txt", output="runs/counted")
+    >>> counted.corpus.pre_tokens, counted.corpus.different_pre_tokens
+    (60, 6)
+    >>> len(bpe_pipeline.merge_run(counted.directory, vocab_size=270)[270])
+    270
+
+    Returns:
+        What was counted: `directory`, `corpus`, `pattern` and the time.
+
+    Raises:
+        PipelineError: as `train` does.
+    """
+    if session.options.dry_run:
+        return _plan(session)
+    from bpe_pipeline.commands.count import run_count
+
+    return run_count(session.options, session.executor, session.listener)
+
+
+@command(
+    group=TRAIN,
+    takes=MergeCommandOptions,
+    python="merge_run",
+    returns=_tokenizers,
+    too_many="merge takes one RUN: let several choose with `parity`, or add their counts with `combine`",
+)
+def merge(session: Session) -> Any:
+    """Learn a vocabulary from the counts in RUN and export it.
+
+    No text is read again, not even for other --weight or --temperature, but once for --superwords-from. With --output,
+    RUN stays as it is and its counts become those of another run.
+
+    \b
+    bpe-pipeline merge runs/a --vocab-size 32000
+    bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
+    bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80% --output runs/b
+
+    >>> counted = bpe_pipeline.import_counts({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
+    >>> tokenizers = bpe_pipeline.merge_run(counted, vocab_size=[259, 258])
+    >>> tokenizers[259].merges
+    [(b'e', b's'), (b'es', b't')]
+
+    Returns:
+        The tokenizers by size.
+
+    Raises:
+        PipelineError: as `train` does.
+    """
+    from bpe_pipeline.commands.merge import count_again_in_part, run_merge
+
+    if session.options.part is not None:
+        return count_again_in_part(session.options.run, session.given, session.executor, session.listener), None
+    return run_merge(session.options.run, session.given, session.executor, session.listener)
+
+
+@command(group=TRAIN, takes=CombineOptions, python="combine_runs", positional=("runs", "weights"), returns=_directory)
+def combine(session: Session) -> Any:
+    """Add the counts of RUNs, with weights, into a new run.
+
+    Nothing is counted again. Weights are relative: the smallest is 1. Each count is multiplied by its run's weight,
+    rounded half up. --temperature and --share make weights from the runs' counted bytes.
+
+    \b
+    bpe-pipeline combine runs/english runs/code --weight 1 --weight 2.5 --output runs/mixed
+    bpe-pipeline combine runs/en runs/ja runs/sw --temperature 3 --share sw=5% --output runs/even
+    bpe-pipeline merge runs/mixed --vocab-size 32000
+
+    A float counts as its shortest decimal number.
+
+    >>> one = bpe_pipeline.import_counts({"low": 5}, output="runs/one")
+    >>> two = bpe_pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
+    >>> bpe_pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
+    PosixPath('runs/both')
+
+    Returns:
+        The run directory.
+
+    Raises:
+        UsageError: for weights that do not fit.
+        RunDirectoryError: for runs that are not completely counted or cannot be compared.
+        TrainingError: for counts beyond 2^63 - 1.
+    """
+    options, mixture = session.options, mixture_of(session.options)
+    if options.dry_run:
+        from bpe_pipeline.commands.dry_run import plan_combination
+
+        return plan_combination(options.runs, options.weights, options, session.listener, mixture)
+    from bpe_pipeline.commands.combine import run_combine
+
+    return run_combine(options.runs, options.weights, options, session.executor, session.listener, mixture)
+
+
+COMMANDS = (train, count, merge, combine)

@@ -1,0 +1,201 @@
+"""Commands that use a tokenizer: encode, decode, export."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.commands.declaration import USE, Session, command
+from bpe_pipeline.commands.preload import ENCODING
+from bpe_pipeline.commands.public.values import parse_tokenizer
+from bpe_pipeline.run import values as read
+from bpe_pipeline.run.keywords import AnyPath
+from bpe_pipeline.run.options import EncodeOptions, ExportOptions, Values, WorkOptions, flag_of
+from bpe_pipeline.run.record import argument, flag
+from bpe_pipeline.storage import Location, parse_location
+
+_TOKENIZER = "a tokenizer directory, tokenizer.json, or a run"
+
+
+# fmt: off
+class EncodeCommandOptions(EncodeOptions):
+    """What `encode` takes."""
+
+    texts: tuple[str, ...] = flag((), read.parse_texts, "encode this text instead of files; repeatable", "STRING",
+        flag="--text", command_only=True)
+    tokenizer: Location = flag(MISSING, parse_tokenizer, _TOKENIZER, "DIR", keyword=AnyPath | Any)
+    ordinary: bool = flag(False, read.parse_flag, "encode special tokens in the text as plain text", advanced=True,
+        command_only=True)
+
+
+class DecodeOptions(Values):
+    """What `decode` takes."""
+
+    words: tuple[str, ...] = argument("[ID ...|SHARDS]", read.parse_texts, "ids or shards", ())
+    tokenizer: Location = flag(MISSING, parse_location, _TOKENIZER, "DIR")
+    mask: bool = flag(False, read.parse_flag, "show chat rows; the trained-on part is between \u27e6 and \u27e7")
+
+
+class ExportCommandOptions(ExportOptions):
+    """What `export` takes."""
+
+    path: Location = argument("RUN|TOKENIZER", parse_location,
+        "a tokenizer's directory or file, or a run")
+    check: bool = flag(False, read.parse_flag,
+        "load each file in its own library and compare ids; exit code 1 if one differs")
+    samples: tuple[Location, ...] = flag((), read.parse_locations,
+        "text to check with, besides hard strings; repeatable; default: a sample of the corpus", "FILE",
+        flag="--sample")
+    push_to_hub: str | None = flag(None, read.parse_text,
+        "upload the files of transformers and the model card to this repository, made if missing", "OWNER/NAME")
+# fmt: on
+
+
+def _check_encode(options: EncodeCommandOptions, given: Mapping[str, Any]) -> None:
+    numbers = [word for word in options.inputs or () if word.isdecimal() and not Path(word).exists()]
+    if options.shuffle and numbers:
+        raise UsageError(f"--shuffle is a switch, and {numbers[0]} is no file: give --shuffle --seed {numbers[0]}")
+    if options.pack in ("greedy", "neat"):
+        raise UsageError(f"--pack {options.pack} is for chat data: use encode-chat, or choose concat, best-fit or none")
+    if bool(options.texts) == bool(options.inputs):
+        raise UsageError("encode needs either files or --text STRING")
+    if re.search("[\ud800-\udfff]", "".join(options.texts)):
+        raise UsageError("--text is not valid UTF-8: pipe it into `encode -`, which replaces invalid bytes by U+FFFD")
+    if options.output is not None:
+        if options.texts or options.ordinary:
+            raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
+        return
+    of_text = {"inputs", "files_from", "texts", "tokenizer", "ordinary", *(one.name for one in fields(WorkOptions))}
+    if unfit := next((name for name in given if name not in of_text), None):
+        raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
+
+
+def _in_order(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
+    """Refuse a tokenizer in the place of the inputs."""
+    if not isinstance(inputs := given.get("inputs"), str | PathLike | Sequence | None):
+        from bpe_pipeline.shards.plan import refuse_swapped
+
+        refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
+    return {**given}
+
+
+def _has_output(options: EncodeCommandOptions) -> bool:
+    return options.output is not None
+
+
+def _corpus() -> Any:
+    from bpe_pipeline.commands.encode import corpus_of
+
+    return corpus_of
+
+
+def _written() -> Any:
+    from bpe_pipeline.commands.export import WrittenFiles
+
+    return WrittenFiles
+
+
+@command(
+    group=USE,
+    takes=EncodeCommandOptions,
+    python="encode_corpus",
+    positional=("inputs", "tokenizer", "output"),
+    required=("inputs", "output"),
+    returns=_corpus,
+    workers=ENCODING,
+    works=_has_output,
+    settled=_in_order,
+    check=_check_encode,
+)
+def encode(session: Session) -> Any:
+    """Print the token ids of a text, or encode a corpus into shards.
+
+    Without --output, print the ids of INPUTs (`-`: standard input) or of --text, a line each. With it, INPUT is a
+    corpus as for `train`.
+
+    \b
+    bpe-pipeline encode --tokenizer runs/a --text 'Hello world'
+    bpe-pipeline encode corpus --tokenizer runs/a --output shards --shard-format bin
+
+    A directory that holds some of these shards is completed; one that holds others is refused.
+
+    >>> encoded = bpe_pipeline.encode_corpus("corpus", tokenizer, "shards", shard_format="bin", workers=1)
+    >>> encoded.documents, encoded.tokens, encoded.shards[0].name
+    (2, 5, 'shard-00000.bin')
+
+    Returns:
+        What `shards.json` says: format, tokens, documents, shards with CRC-32.
+
+    Raises:
+        UsageError: an option is unknown, wrong or means nothing for encoding, or the memory limit is too small.
+        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
+        RunDirectoryError: the directory holds something else, is in use, or cannot be written.
+        TrainingError: a pre-token exceeds the memory budget.
+    """
+    options = session.options
+    if options.output is None:
+        from bpe_pipeline.commands.encode_text import encode_texts
+
+        paths = [parse_location(name) for name in options.inputs or ()]
+        return encode_texts(options.tokenizer, paths, options.texts, ordinary=options.ordinary)
+    from bpe_pipeline.commands.encode import encode_with
+
+    return encode_with(options.tokenizer, options, session.executor, session.listener)
+
+
+@command(group=USE, takes=DecodeOptions, python="")
+def decode(session: Session) -> Any:
+    """Print the text of token IDs or of SHARDS.
+
+    Without any, IDs are read from standard input. SHARDS is what `encode --output` wrote: a directory, or one or
+    several of the shards in it.
+
+    \b
+    bpe-pipeline decode --tokenizer runs/a 15496 995
+    bpe-pipeline decode --tokenizer runs/a shards
+    bpe-pipeline decode --tokenizer runs/a --mask sft | head
+    """
+    from bpe_pipeline.commands.encode_text import decode_words
+
+    return decode_words(session.options.tokenizer, session.options.words, mask=session.options.mask)
+
+
+@command(group=USE, takes=ExportCommandOptions, returns=_written)
+def export(session: Session) -> Any:
+    """Write a tokenizer's files for other runtimes.
+
+    The formats are those of Hugging Face, GPT-2 tools, tiktoken and llama.cpp; --check loads them there.
+
+    \b
+    bpe-pipeline export runs/a --export hf,tiktoken --check
+
+    >>> exported = bpe_pipeline.export("my-tokenizer", output="exported", export=["gpt2"], check=True)
+    >>> sorted(path.name for path in exported.written)
+    ['merges.txt', 'vocab.json']
+    >>> exported.checks[0].outcome
+    'same'
+
+    Returns:
+        The paths `written`, `notes`, `checks` and the address `uploaded` to.
+
+    Raises:
+        ExportRefusedError: a format cannot express the tokenizer, or a check found a difference.
+        UsageError: an option does not fit the tokenizer, or a library is not installed.
+        InputError: the tokenizer cannot be read.
+    """
+    from bpe_pipeline.base.events import Notice
+    from bpe_pipeline.commands.export import run_export
+
+    options = session.options
+    if options.samples and not options.check:
+        raise UsageError("--sample is for --check: give both")
+    exported = run_export(options.path, options, options.samples if options.check else None, options.push_to_hub)
+    for note in exported.notes:
+        session.listener(Notice("info", note))
+    return exported
+
+
+COMMANDS = (encode, decode, export)

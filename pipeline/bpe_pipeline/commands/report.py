@@ -1,0 +1,317 @@
+"""The story of the report: a worker computes numbers, then report.json, report.txt and report.html are written.
+
+After training it is quick, and its failures are warnings: the run has its tokenizer. `report_again.py` makes it again.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bpe_pipeline.base import machine
+from bpe_pipeline.base.errors import PipelineError
+from bpe_pipeline.base.events import Listener, Notice
+from bpe_pipeline.base.printable import columns_of
+from bpe_pipeline.base.units import format_bytes
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.corpus.sampling import Choice, choose
+from bpe_pipeline.counts.chunk_statistics import CorpusFacts
+from bpe_pipeline.counts.counted import Counted, text_counters
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.reports import model_card
+from bpe_pipeline.reports.numbers import REFERENCES, Numbers
+from bpe_pipeline.reports.parts import Part, Rows, Table
+from bpe_pipeline.reports.summary import Report, Section, Summary
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.extensions import report_sections, unusable
+from bpe_pipeline.run.manifest import Manifest, Run
+from bpe_pipeline.run.memory import Broker
+from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
+from bpe_pipeline.storage.atomic import whole_file, write_whole
+from bpe_pipeline.tokenizer.export import Check, Trained
+from bpe_pipeline.tokenizer.formats.fields import CARD
+
+STAGE = "reporting"
+EXTENT = "BPE_PIPELINE_REPORT"
+"""An environment variable: `train` and `merge` write everything (`page`, the default), no page (`text`), or only the
+summary (`none`), which suits many runs in a row."""
+_MOST_FILES = 8  # that a report names
+_log = logging.getLogger(__name__)
+_LEAST_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 21 << 19
+_OF_CORPUS = 1 << 12  # after training the sample is a part of the corpus that takes next to no time
+RANDOM = "Drawn at random, the same each time; to measure on text of your own: bpe-pipeline report RUN --held-out PATH."
+_SMALL = RANDOM.replace("; to", "; to draw 10 MiB: bpe-pipeline report RUN; to")  # after training
+
+
+def _sample_bytes(learned: MergeList) -> int:
+    """Return the size of the sample after training; `report` takes the full size."""
+    return min(max(learned.bytes // _OF_CORPUS, _LEAST_SAMPLE_BYTES), SAMPLE_BYTES)
+
+
+def needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
+    """Memory that computing numbers takes: at all, for each token and its bytes, and for the sample."""
+    return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
+
+
+def _least_bytes(learned: MergeList) -> int:
+    """Memory that computing numbers takes after training."""
+    return needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned))
+
+
+def shortage_of(needed_bytes: int, broker: Broker) -> str:
+    """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
+    free_bytes = broker.limit_bytes - machine.process_tree_memory()
+    there = f"{format_bytes(needed_bytes)} and there are {format_bytes(max(free_bytes, 0))}"
+    return "" if needed_bytes <= free_bytes else there
+
+
+def fits_next_to(other_bytes: int, runner: Runner, learned: MergeList) -> bool:
+    """Whether numbers can be computed here while other work takes `other_bytes`."""
+    return not runner.nodes and not shortage_of(_least_bytes(learned) + other_bytes, runner.broker)
+
+
+def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None:
+    """Compute the numbers of the new vocabulary; None, with a notice, if they fail."""
+    if os.environ.get(EXTENT) == "none":
+        return None
+    learned = trained.learned
+    try:
+        if not runner.nodes and (shortage := shortage_of(_least_bytes(learned), runner.broker)):
+            remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
+            runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
+            return None
+        text = text_of(run)
+        from bpe_pipeline.reports.numbers_worker import NumbersTask, compute_numbers
+
+        task = NumbersTask(
+            trained,
+            Choice(choose(text.files, _sample_bytes(learned)), text.names),
+            text.text_field,
+            _SMALL + text.left_out,
+            references=tuple(REFERENCES),
+            weighted=run.manifest.weighted,
+            counters=counters_of(run, trained),
+        )
+        return runner.executor.one(compute_numbers, task, fresh=True)
+    except Exception as error:  # the tokenizer is written, whatever happens to the report
+        _warn(runner.listener, "no numbers in the report", error)
+        return None
+
+
+@dataclass(frozen=True)
+class RunText:
+    """The text that a run was counted from. names: of the sources of files, in place of those of their paths.
+
+    left_out: in words, runs of a combined one that are gone, or whose text field is not that of the first one.
+    """
+
+    files: tuple[CorpusFile, ...]
+    text_field: str
+    names: Mapping[str, str] = field(default_factory=dict)
+    left_out: str = ""
+
+
+def text_of(run: Run) -> RunText:
+    """Return the text of a run; of a combined run that of its runs, with the run of each file as its source."""
+    if run.manifest.source is None:
+        return RunText(tuple(run.manifest.plan.files), str(run.manifest.counting["text_field"]))
+    texts, names, left_out = list[RunText](), dict[str, str](), list[str]()
+    for source in run.manifest.source.mixed:
+        try:
+            of_run = manifest.require(location(source.run))
+            text = text_of(of_run)
+        except (PipelineError, OSError):
+            left_out.append(source.run)
+            continue
+        if texts and text.text_field != texts[0].text_field:
+            left_out.append(source.run)
+            continue
+        texts.append(text)
+        names |= dict.fromkeys((file.path for file in text.files), of_run.directory.location.name)
+    without = f" Without the text of {', '.join(left_out)}, which cannot be read along." if left_out else ""
+    files = tuple(file for text in texts for file in text.files)
+    return RunText(files, texts[0].text_field if texts else "text", names, without)
+
+
+def counters_of(run: Run, trained: Trained) -> tuple[tuple[Location, str], ...]:
+    """Return the counters of the text of a run with weights, without these; none if it has none, or a run is gone."""
+    if run.manifest.weighted:
+        with contextlib.suppress(PipelineError, OSError):
+            counters = tuple(text_counters(run, coarse=trained.options.first_stage is not None))
+            return counters if all(existing([path for path, _ in counters])) else ()
+    return ()
+
+
+def _warn(listener: Listener, what: str, error: Exception) -> None:
+    reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error} (see log.txt)"
+    _log.warning("%s: %s", what, reason, exc_info=not isinstance(error, PipelineError))
+    listener(Notice("warning", f"{what}: {reason}"))
+
+
+def sections_of(executor: Executor, run: Run, trained: Trained, listener: Listener) -> tuple[Section, ...]:
+    """Return what extensions add to the report of these merges; warn of those that cannot be asked."""
+    sections = tuple(report_sections(executor, run, trained))
+    for error in unusable.values():
+        _warn(listener, "the report may lack a section", error)
+    return sections
+
+
+def summary_of(runner: Runner, run: Run, corpus: CorpusFacts, **facts: Any) -> Summary:
+    """Return the result of a command in a run, with what it took so far."""
+    runner.watch.look()
+    used = runner.executor.used()
+    return Summary(
+        run.directory.location,
+        run.manifest.counting["pattern"],
+        corpus,
+        stages=runner.times,
+        peak_memory_bytes=runner.watch.peak_bytes,
+        retries=runner.executor.retries,
+        nodes=0 if used is None else used.nodes,
+        peak_node_bytes=0 if used is None else used.peak_bytes,
+        stage_peak_bytes=dict(runner.watch.stage_peaks),
+        **facts,
+    )
+
+
+def write_summary(
+    runner: Runner,
+    run: Run,
+    counted: Counted,
+    options: TrainOptions | None = None,
+    numbers: Numbers | None = None,
+    **facts: Any,
+) -> Summary:
+    """Return the result of the command, after writing it into the run directory as its report; a failure warns.
+
+    options: with which a tokenizer was made.
+    """
+    summary = summary_of(runner, run, counted.facts, **facts)
+    if (before := load(run)) is not None and before.made_by:
+        flags = ", ".join(one for one in before.made_by if one.startswith("--"))
+        again = f"to make it again: {shlex.join(before.made_by)}"
+        runner.warn(f"{run.directory} had a report with {flags}, which this command replaces by a plain one; {again}")
+    if newer := counted.facts.newer_characters():
+        runner.warn(f"newer characters: {newer}")
+    for name, reason in summary.refused.items():
+        runner.inform(f"no {name} files: {reason}")
+    try:
+        write_files(run, Report(summary, numbers), options, summary.tokenizer_directory, with_page=_page_wanted())
+    except Exception as error:
+        _warn(runner.listener, "the report is incomplete", error)
+    runner.listener(Notice("summary", summary.text(columns_of(sys.stderr))))
+    return summary
+
+
+def _page_wanted() -> bool:
+    return os.environ.get(EXTENT, "page") == "page"
+
+
+def prepare_page() -> None:
+    """Compress what every page holds, while a worker computes its numbers."""
+    if not _page_wanted():
+        return
+    from bpe_pipeline.reports.page import packed_script, plotly_script
+
+    if (script := plotly_script()) is not None:
+        with contextlib.suppress(OSError):  # writing the page will say so
+            packed_script(script)
+
+
+def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
+    """Return the path of the report, with a hint if plotly is missing, and what it adds to the tokenizer directory."""
+    if numbers is None or not _page_wanted():
+        return str(run.directory / "report.txt"), ()
+    from bpe_pipeline.reports.page import plotly_script
+
+    if plotly_script() is not None:
+        return str(run.directory / "report.html"), (CARD,)
+    hint = f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
+    return hint, (CARD,)
+
+
+def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
+    """Return the options of counting and merging that a tokenizer was made with, as text."""
+    shown = options.of_stage("count", "special") | manifest.merging_of(options) | {"vocab_size": options.vocab_size[0]}
+    shown |= run.counting | (run.chooser.REPLACED if run.chooser else {})
+    listed = ((name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in shown.items())
+    return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
+
+
+def _how_made(options: Mapping[str, str], run: Manifest, report: Report, numbers: Numbers) -> list[Part]:
+    """Describe how a tokenizer was made: the result of the command, options, files, versions, stages."""
+    files = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
+    summary = report.summary
+    peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
+    stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
+    return [
+        Rows(summary.rows(whole=True), "Result"),
+        Rows(tuple(options.items()), "Options"),
+        Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
+        Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),
+        Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
+    ]
+
+
+def write_files(
+    run: Run,
+    report: Report,
+    options: TrainOptions | None,
+    tokenizer: Location | None,
+    outputs: tuple[Location, Location] | None = None,
+    *,
+    with_page: bool = True,
+) -> tuple[Location, ...]:
+    """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
+    where, as_json = outputs or (run.directory / "report.html", run.directory / "report.json")
+    written = [as_json] if outputs is not None else [run.directory / "report.txt", as_json]
+    pages, numbers = list[Location](), report.numbers
+    try:
+        if with_page and numbers is not None and tokenizer is not None and options is not None:
+            from bpe_pipeline.reports import page
+
+            shown_options = _shown_options(options, run.manifest)
+            if page.plotly_script() is not None:
+                with whole_file(where) as path, path.open("wb") as file:
+                    parts = {**report.parts(), "made": _how_made(shown_options, run.manifest, report, numbers)}
+                    page.write_page(file, tokenizer, numbers, parts, report.added_figures)
+                pages.append(where)
+            if outputs is None and not is_edited(card := tokenizer / CARD):
+                write_whole(card, model_card.model_card(shown_options, numbers, report.summary.corpus, report.verdict))
+                written.append(card)
+    finally:  # also without its page
+        if outputs is None:
+            write_whole(run.directory / "report.txt", f"{report}\n")
+        # A member a line: indentation everywhere takes much longer.
+        members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
+        write_whole(as_json, "{\n" + ",\n".join(members) + "\n}\n")
+    return (*pages, *written)
+
+
+def add_checks(run: Run, directory: Location, checks: Sequence[Check]) -> None:
+    """Add checks of the files in a directory to the run's report, in place of earlier ones, if there is a report."""
+    if (report := load(run)) is not None:
+        checked = replace(report, checks={**report.checks, str(directory): tuple(checks)})
+        write_files(run, checked, None, None)
+
+
+def load(run: Run) -> Report | None:
+    """Return the report of a run; None if it has none, or a damaged one."""
+    try:
+        return Report.from_json(json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES)))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        _log.info("the report of %s cannot be read: %s", run.directory, error)
+        return None
+
+
+def is_edited(card: Location) -> bool:
+    """Whether a person wrote or edited a model card."""
+    return card.exists() and model_card.MARK not in read_bounded(card, MANIFEST_BYTES).decode(errors="replace")

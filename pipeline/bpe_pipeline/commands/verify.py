@@ -1,0 +1,240 @@
+"""`verify`: check everything in a run directory that can be checked; nothing is written.
+
+Checksums; the combined counter against those of the chunks; every merge against a second, plain implementation; the
+tokenizers' files against the merge list, byte by byte.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
+from bpe_pipeline.base.events import Listener
+from bpe_pipeline.base.units import format_count
+from bpe_pipeline.counts.counted import counter_of
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.merges import forecast, merge, replay_worker
+from bpe_pipeline.merges.merge import Learning
+from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.merges.merge_worker import FirstStage
+from bpe_pipeline.merges.replay_worker import ReplayTask, SumTask
+from bpe_pipeline.merges.rules import MergeRules
+from bpe_pipeline.reports.result import Facts
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.extensions import maker_of
+from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.run.options import WorkOptions
+from bpe_pipeline.run.patterns import tokenizer_pattern
+from bpe_pipeline.run.runner import Runner, Stage, watched
+from bpe_pipeline.storage import Location, existing, names_in, sha256_of, unreadable
+from bpe_pipeline.tokenizer.export import Trained, export_model
+from bpe_pipeline.tokenizer.formats.fields import CARD, GGUF_NAME, RANKS_NAME
+from bpe_pipeline.tokenizer.formats.huggingface import EDITABLE, write_model
+from bpe_pipeline.tokenizer.formats.read_huggingface import check_edited
+from bpe_pipeline.tokenizer.formats.settings_files import chat_template_of
+from bpe_pipeline.tokenizer.model import Model
+
+_MODULUS = 1 << 64
+_MADE, _AS_WRITTEN, _MISSING = "as the merge list gives them", "as they were written", "missing"
+_EDITED, _NOT_OURS = "edited, with tokens that exist", "not of this run"
+
+
+def run_verify(location: Location, options: WorkOptions, executor: Executor, listener: Listener) -> Facts:
+    """Verify counters, merge list and tokenizers. No other process should work on the run meanwhile."""
+    if (maker := maker_of(location)) is not None:
+        return Facts(maker.verify(location, options, executor, listener), "verified")
+    run = manifest.require(location)
+    with watched(options, executor, listener) as runner:
+        source, plan = run.manifest.source, run.manifest.plan
+        files = f"{format_count(len(plan.files), 'files')}, {format_count(len(plan.chunks), 'chunks')}"
+        origin = files if source is None else f"counts from {source.description}"
+        verified = {"run": f"{run.directory}, {origin}"}
+        _verify_counters(runner, run, verified)
+        homes = [home for home in run.tokenizers() if home.exists()]
+        if run.manifest.merging is None or not run.merges_path.exists():
+            if homes or run.manifest.written:
+                but = f"{homes[0]} exists" if homes else "run.json lists tokenizers that were made from it"
+                raise RunDirectoryError(f"{run.merges_path} is missing, but {but}; run merge again")
+            return Facts(verified | {"merges": "none were learned yet"}, "verified")
+        merges = _verify_merges(runner, run, verified)
+        _verify_tokenizers(runner, run, merges, homes, verified)
+        return Facts(verified, "verified")
+
+
+def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
+    """Read every counter and compare the combined one with the sum of the others."""
+    stored, counters = run.manifest, run.chunk_counters()
+    workers = runner.reserve(len(counters) + 1)
+    task_of = partial(SumTask, budget_bytes=workers.bytes)
+    whole, parts = task_of(*run.counter), [task_of(*counter) for counter in counters]
+    made_of = {whole: parts}
+    if stored.weights:
+        inputs = stored.plan.weighted(stored.weights)
+        made_of[whole] = [task_of(*counter_of(run, chunks), weight=weight) for chunks, weight in inputs]
+        combined = [chunks for chunks, _ in inputs if len(chunks) > 1]
+        made_of |= {task_of(*counter_of(run, chunks)): [parts[index] for index in chunks] for chunks in combined}
+    tasks = list(dict.fromkeys((*made_of, *parts, *made_of[whole])))
+    stage = Stage("reading", "counters", replay_worker.add_up, tasks, [1] * len(tasks), grant=workers)
+    sums = dict(zip(tasks, runner.run(stage), strict=True))
+    total = sums[whole]
+    verified["counter"] = f"{total.pre_tokens:,} pre-tokens, {total.rows:,} different; checksums and order are right"
+    for made, of in made_of.items() if parts else ():
+        for name in ("pre_tokens", "bytes", "digest"):
+            expected, actual = sum(getattr(sums[part], name) for part in of) % _MODULUS, getattr(sums[made], name)
+            if expected != actual:
+                raise RunDirectoryError(
+                    f"{made.path} is not the sum of the counters in {run.directory / 'counts'}: their {name} are "
+                    f"{expected:,}, its {actual:,}; remove it and run again, which combines them again"
+                )
+    if parts:
+        how = f"their sum, {stored.plan.described(stored.weights)}," if stored.weights else "their sum"
+        verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and {how} is the counter"
+
+
+def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
+    """Replay every merge by a plain implementation; returns the merge list."""
+    options, budget_bytes = run.manifest.options_of(), runner.reserve().bytes
+    learning = merge.learning_of(run, options)
+    if options.first_stage is None:
+        return _verify_stage(runner, run, learning, verified, "merges")
+    first = _verify_stage(runner, run, learning.of_first, verified, "first stage")
+    coarse = manifest.require(run.coarse_location)
+    of_coarse: dict[str, str] = {}
+    _verify_counters(runner, coarse, of_coarse)
+    verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
+    stage = FirstStage(*learning.first, min(options.first_stage - 256, len(first)))
+    rules = MergeRules.of_superwords(options, learning.scale)
+    task = ReplayTask(*coarse.counter, *learning.merges, rules, budget_bytes, stage)
+    return _replay(runner, task, verified, "merges")
+
+
+def _verify_stage(runner: Runner, run: Run, learning: Learning, verified: dict[str, str], name: str) -> MergeList:
+    """Replay the merges of pre-tokens, or ask who chose them; returns their list."""
+    if learning.chooser is not None:
+        merges, verified[name] = learning.chooser.verify(runner, run, learning)
+        return merges
+    rules = MergeRules.of(run.manifest.options_of())
+    return _replay(runner, ReplayTask(*run.counter, *learning.merges, rules, runner.reserve().bytes), verified, name)
+
+
+def _replay(runner: Runner, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:
+    """Replay one list; returns it."""
+    executor, started = runner.executor, time.monotonic()
+    stored = executor.one(replay_worker.load, task)
+    with runner.reporting("replaying", len(stored), "merges") as advance:
+        merges, readings = executor.one(replay_worker.replay, task, advance)
+    took_s = time.monotonic() - started
+    end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
+    verified[name] = (
+        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {took_s:.1f} s"
+        f", reading the counter {readings} times)"
+    )
+    return merges
+
+
+def _verify_tokenizers(
+    runner: Runner, run: Run, merges: MergeList, homes: Sequence[Location], verified: dict[str, str]
+) -> None:
+    """Compare every file of every tokenizer with what the merge list gives; one not in `run.json` may differ."""
+    if run.directory / "tokenizer" not in homes:
+        verified["tokenizer"] = "none"
+    names = run.directory.names_in(run.directory.location)
+    others = [run.directory / name for name in names if re.fullmatch("tokenizer-[0-9]+", name)]
+    for home in [*(home for home in others if home not in homes), *homes]:
+        try:
+            verified[home.name] = _verify_tokenizer(runner, run, merges, home)
+        except (RunDirectoryError, StorageError, UsageError) as error:
+            if home in homes:
+                raise
+            verified[home.name] = f"not one of this run's: run.json does not list it, and {error}"
+    written = [run.directory / name for name in run.manifest.written]
+    missing = [path for path, there in zip(written, existing(written), strict=True) if not there]
+    if missing:
+        size = missing[0].parent.name.removeprefix("tokenizer").removeprefix("-") or run.manifest.vocab_size
+        more = f" ({len(missing)} files are)" if len(missing) > 1 else ""
+        raise RunDirectoryError(
+            f"{missing[0]} was written by this run and is missing{more}; "
+            f"`bpe-pipeline merge {run.directory} --vocab-size {size}` writes them again"
+        )
+
+
+def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Location) -> str:
+    options = run.manifest.options_of(home.name)
+    tokens = options.vocab_size[0]
+    wanted = options.special.merge_budget(tokens)
+    if not merges.serves(wanted):
+        raise RunDirectoryError(
+            f"{home} needs {wanted:,} merges, but the list ends after {len(merges):,} although pairs are left; run "
+            f"merge --vocab-size {tokens} again"
+        )
+    needed = forecast.exporting_bytes(tokens, merges.token_bytes)
+    runner.broker.reserve(needed, what=f"reading {home}, of {format_count(tokens, 'tokens')},")
+    try:
+        trained = Trained(merges, tokenizer_pattern(options), options)
+        model = replace(trained.model(tokens), chat_template=chat_template_of(home))
+    except OSError as error:
+        raise _unreadable(home / EDITABLE[0], error) from None
+    formats = [name for name, file in (("tiktoken", RANKS_NAME), ("gguf", GGUF_NAME)) if (home / file).exists()]
+    with _written(model, with_limits=formats) as right:
+        names_by_state = _compare(home, right, model, run.manifest.written)
+    listed = (f"{state}: {', '.join(names)}" for state, names in names_by_state.items() if names)
+    return "; ".join([f"{model.vocabulary.size:,} tokens", *listed])
+
+
+def _unreadable(file: Location, error: OSError) -> PipelineError:
+    if isinstance(error, PermissionError):
+        return unreadable(file, error)
+    return RunDirectoryError(f"{file} cannot be read: {error.strerror or error}; run merge again")
+
+
+@contextmanager
+def _written(model: Model, *, with_limits: Sequence[str]) -> Iterator[Path]:
+    """Write a tokenizer to temporary files, to be compared."""
+    with ExitStack() as stack:
+        try:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            export_model(model, home, None, with_limits=with_limits, without_normalizer="gguf" in with_limits)
+            if not (home / "tokenizer.json").exists():
+                write_model(model, home)
+        except (OSError, RunDirectoryError) as error:
+            cause = error.__context__ or error
+            raise StorageError(
+                f"temporary files cannot be written: {getattr(cause, 'strerror', None) or cause}; free disk space, or "
+                "name another directory with TMPDIR"
+            ) from None
+        yield home
+
+
+def _compare(home: Location, right: Path, model: Model, written: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names of the files in `home` by what they are, compared with `right` and with what was `written`."""
+    expected = {path.name: sha256_of(path) for path in right.iterdir()}
+    stored = {name.rpartition("/")[2]: digest for name, digest in written.items() if name.startswith(f"{home.name}/")}
+    states: dict[str, list[str]] = {state: [] for state in (_MADE, _AS_WRITTEN, _EDITED, _MISSING, _NOT_OURS)}
+    in_home = (name for name in names_in(home) if not name.startswith("."))
+    states[_NOT_OURS] = sorted(name for name in in_home if name not in expected and name not in stored)
+    for name in sorted({*expected, *stored}):
+        file = home / name
+        try:
+            digest = sha256_of(file)
+        except OSError as error:
+            raise _unreadable(file, error) from None
+        same, unchanged = digest == expected.get(name), digest == stored.get(name)
+        if digest is None and name != "tokenizer.json":
+            state = _MISSING
+        elif same and (unchanged or name not in stored or name not in EDITABLE):
+            state = _MADE
+        elif unchanged and (name not in expected or name in (*EDITABLE, GGUF_NAME)):
+            state = _AS_WRITTEN  # with a chat template that is edited or gone now
+        elif name in (*EDITABLE, CARD):
+            if name in EDITABLE:
+                check_edited(file, model.vocabulary)
+            state = _EDITED
+        else:
+            raise RunDirectoryError(f"{file} is not what the merge list gives; remove {home} and run merge again")
+        states[state].append(name)
+    return states

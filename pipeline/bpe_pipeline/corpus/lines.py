@@ -1,0 +1,197 @@
+"""Blocks of bytes -> documents in bounded memory: one per line of text, or a field of each record of JSON Lines.
+
+Only a line feed ends a line; the last need not end. As text, each line with its ending is a document, as Hugging Face's
+trainers read files. A line longer than `MOST_LINE_BYTES` is skipped; a shorter one that exceeds the budget is an error.
+
+The native core reads the one field of JSON Lines, as the standard `json` does, but nesting has no limit. Texts are the
+bytes of the file: invalid UTF-8 is left to the errors policy, for which an escaped lone surrogate (which UTF-8 cannot
+hold) becomes one invalid byte.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from itertools import accumulate
+
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.base.units import format_bytes
+from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK
+from bpe_pipeline.corpus.documents import Records, SkippedRecords
+from bpe_pipeline.corpus.fields import Fields, fields_of
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
+from bpe_pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, MOST_LINE_BYTES
+
+LINE = "line"  # in the budget
+TOO_LONG = "records_too_long"
+_LINE_COPIES = 5.5  # as read and joined, its text, and what else reading may hold
+_BLANK = b" \t\r"
+_KINDS = ("records_not_json", "records_without_field", "records_not_text")
+
+
+def as_documents(lines: bytes, at: int) -> Records:
+    """Return whole lines, the first of which starts at offset `at`, as documents."""
+    lengths = list(map(len, lines.split(b"\n")))
+    last = lengths.pop()  # 0 where the last line ends
+    offsets = array("q", accumulate((length + 1 for length in lengths), initial=0))
+    if last:
+        offsets.append(len(lines))
+    return Records(offsets, lines, 8, lambda row: at + offsets[row])
+
+
+def read_lines(
+    file: CorpusFile,
+    blocks: Iterable[bytes],
+    at: int,
+    budget: ReadBudget = UNLIMITED,
+    parse: Callable[[bytes, int], Records] = as_documents,
+) -> Iterator[Records]:
+    """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
+    too_long = partial(Records, bytes(8), b"", 8, int)
+    for start, lines in lines_that_fit(file, blocks, at, budget):
+        if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK):
+            start, lines = len(BYTE_ORDER_MARK), lines[len(BYTE_ORDER_MARK) :]
+        records = too_long((SkippedRecords(TOO_LONG, 1, [start]),)) if lines is None else parse(lines, start)
+        del lines
+        yield records
+        del records
+
+
+def lines_that_fit(
+    file: CorpusFile,
+    blocks: Iterable[bytes],
+    at: int,
+    budget: ReadBudget = UNLIMITED,
+    copies: float = _LINE_COPIES,
+) -> Iterator[tuple[int, bytes | None]]:
+    """Yield whole lines of a file as `whole_lines` does; raises `TrainingError` for one that exceeds the budget."""
+    for start, lines in whole_lines(blocks, at, MOST_LINE_BYTES, budget, copies):
+        if isinstance(lines, int):
+            what = f"{file.location(start)}: the line of {format_bytes(lines)} that begins here"
+            raise budget.too_large(LINE, int(copies * lines), what)
+        yield start, lines
+        del lines
+        budget.hold(LINE, 0)
+
+
+def whole_lines(
+    blocks: Iterable[bytes], at: int, most_bytes: int, budget: ReadBudget = UNLIMITED, copies: float = _LINE_COPIES
+) -> Iterator[tuple[int, bytes | int | None]]:
+    """Yield blocks of whole lines, each with the offset of its first; None for a line of more than `most_bytes`.
+
+    For a shorter one that does not fit the budget, its length; `copies` of a line are held. Which lines are too long
+    depends neither on the blocks, of at most `most_bytes` each, nor on the budget: every line is read to its end.
+    """
+    parts: list[bytes] = []  # of a line that has not ended, from `at` on
+    held = 0  # bytes of it
+    fits = True  # while it does, they are in `parts`
+    for block in blocks:
+        begin = block.find(b"\n") + 1 if held else 0
+        if begin:
+            size = held + begin
+            parts.append(block[:begin])
+            yield at, None if size - 1 > most_bytes else _taken(parts) if fits else size - 1
+            at += size
+            parts, held, fits = [], 0, True
+        end = max(block.rfind(b"\n") + 1, begin)
+        if end > begin:
+            yield at, block[begin:end]
+            at += end - begin
+        if end < len(block):
+            held += len(block) - end
+            if fits:
+                parts.append(block[end:])
+                fits = held <= most_bytes and (held <= SMALL_BYTES or budget.hold(LINE, int(copies * held)))
+            if not fits:
+                parts.clear()
+            if held > most_bytes:
+                budget.hold(LINE, 0)
+    if held:
+        yield at, None if held > most_bytes else _taken(parts) if fits else held
+
+
+def _taken(parts: list[bytes]) -> bytes:
+    """Join the parts and release them."""
+    whole = b"".join(parts)
+    parts.clear()
+    return whole
+
+
+def read_json_lines(
+    file: CorpusFile, blocks: Iterable[bytes], at: int, text_field: str, budget: ReadBudget = UNLIMITED
+) -> Iterator[Records]:
+    """Read the records in blocks that start at offset `at` of the text; `InputError` if they are not JSON Lines."""
+    looked = at > 0  # whether the first record begins a value over several lines, or is a whole array
+
+    def parse(lines: bytes, start: int) -> Records:
+        nonlocal looked
+        if not looked and lines.strip():
+            _refuse_other_json(file, lines)
+            looked = True
+        return parse_lines(lines, start, text_field)
+
+    return read_lines(file, blocks, at, budget, parse)
+
+
+def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
+    first = lines.lstrip(_BLANK + b"\n").partition(b"\n")[0].strip(_BLANK)
+    is_array = first.startswith(b"[")
+    if first == b"{" or (is_array and first[1:].lstrip(_BLANK)[:1] in (b"", b"{", b'"', b"[")):
+        what = "one array" if is_array else "an object over several lines"
+        raise InputError(
+            f"{file.path} is JSON but not JSON Lines: it begins with {what}, and every line must be a record of its "
+            f"own; convert it (jq -c {'.[]' if is_array else '.'} FILE), or take it as text with --input-format text"
+        )
+
+
+def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
+    """Return the records of whole lines of JSON, the first of which starts at offset `at`."""
+    names = fields_of(text_field, "jsonl")
+    if len(names) > 1:
+        return _parse_joined(lines, at, names)
+    offsets, data, skipped = _core.json_texts(lines, names[0].split("."))
+    records_skipped = [
+        SkippedRecords(kind, count, [at + start for start in starts])
+        for kind, (count, starts) in zip(_KINDS, skipped, strict=True)
+        if count
+    ]
+    return Records(offsets, data, 8, _positions(lines, at), records_skipped)
+
+
+def _parse_joined(lines: bytes, at: int, names: Fields) -> Records:
+    """Return the records of whole lines of JSON, each with the texts of several fields, joined.
+
+    A field that is missing, null, empty or no text is left out; a record without any is skipped as one with one field.
+    """
+    from bpe_pipeline.corpus import columns
+
+    found = [_core.json_texts(lines, name.split(".")) for name in names]
+    texts = columns.joined([columns.column_of(offsets, data) for offsets, data, _ in found], names.between)
+    position = _positions(lines, at)
+    skipped: dict[str, list[int]] = {}
+    for row in columns.empty_rows(texts) if any(count for _, _, kinds in found for count, _ in kinds) else ():
+        start = position(row) - at
+        line = lines[start : lines.find(b"\n", start) % (len(lines) + 1)]
+        kinds = [[count for count, _ in _core.json_texts(line, name.split("."))[2]] for name in names]
+        if all(any(counts) for counts in kinds):  # none has a text, not even an empty one
+            worst = max((counts.index(1) for counts in kinds), key=(1, 0, 2).__getitem__)
+            skipped.setdefault(_KINDS[worst], []).append(row)
+    lists = [
+        SkippedRecords(kind, len(rows), [position(row) for row in rows[:MOST_EXAMPLES]])
+        for kind, rows in skipped.items()
+    ]
+    return replace(columns.records_of(texts, position), skipped=lists)
+
+
+def _positions(lines: bytes, at: int) -> Callable[[int], int]:
+    """Return a function from the number of a line that is not blank to its offset; they are found at first use."""
+
+    @cache
+    def starts() -> list[int]:
+        split = lines.split(b"\n")
+        offsets = accumulate((len(line) + 1 for line in split), initial=at)
+        return [offset for offset, line in zip(offsets, split, strict=False) if line.strip(_BLANK)]
+
+    return lambda row: starts()[row]

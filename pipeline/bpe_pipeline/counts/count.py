@@ -1,0 +1,202 @@
+"""Count each planned chunk in a worker, and combine the counters.
+
+Every chunk's counter is a checkpoint: a resumed run counts the chunks whose counters are missing, a run whose corpus
+got new files counts only those. Results of other counts are deleted when all chunks are counted, not before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.base.units import format_bytes, format_count
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.fit_worker import SampleTask, misfit_of
+from bpe_pipeline.corpus.sampling import choose
+from bpe_pipeline.corpus.skipped_or_altered import warnings_of
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.combine import combine_counters, own_counters
+from bpe_pipeline.counts.count_worker import count_chunk
+from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, counter_of, find_counted
+from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from bpe_pipeline.counts.feeding import CountTask
+from bpe_pipeline.counts.prepared import PreparedCountTask
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.pattern.compiled import CompiledPattern
+from bpe_pipeline.pattern.token_rules import Preparation
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.manifest import KEPT, Run
+from bpe_pipeline.run.memory import WRITE_BYTES
+from bpe_pipeline.run.open_run import ending_bytes, rules_of, special_bytes
+from bpe_pipeline.run.options import CountOptions
+from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.run.patterns import on_regex, pattern_of, slowness
+from bpe_pipeline.run.runner import Runner, Stage
+from bpe_pipeline.storage import existing
+from bpe_pipeline.storage.atomic import make_directory
+
+STAGE = "counting"
+_FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
+
+
+def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted]:
+    """Count the chunks that are missing and combine; returns the run, without results of other counts."""
+    known = run.manifest.mixture is None or run.manifest.input_bytes
+    complete = find_counted(run, runner.executor) if known else None
+    if complete is not None:
+        runner.skip(STAGE)
+        if options.inputs:
+            warn_of_special_text(runner, complete.statistics, options)
+        check_facts(complete.facts, fail_on_loss=options.fail_on_loss)
+        return run, complete
+    pattern = pattern_of(options)
+    runner.warn(slowness(pattern))
+    _warn_of_misfit(runner, run, pattern)
+    statistics = count_chunks(runner, run, pattern)
+    for warning in warnings_of(statistics.losses):
+        runner.warn(warning)
+    check_facts(as_counted(run, CounterFacts(0, statistics)).facts, fail_on_loss=options.fail_on_loss)
+    if options.inputs:  # otherwise it is the sample corpus, or one that was warned of before
+        warn_of_special_text(runner, statistics, options)
+    run.directory.require_lock()
+    if run.manifest.merging is None:  # what there is was learned from other counts
+        without = manifest.remove_results(run)
+        if without != run:
+            manifest.save(without)
+        run = without
+    if run.manifest.mixture is not None or run.manifest.weights:
+        run = replace(run, manifest=run.manifest.with_bytes(input_bytes(run, runner.executor)))
+        manifest.save(run)
+    return run, combine_chunks(runner, run, statistics)
+
+
+def input_bytes(run: Run, executor: Executor) -> list[int]:
+    """Return the counted bytes of each input, without weights; `RunDirectoryError` if a counter is missing."""
+    facts = _facts_of_chunks(run, executor)
+    return [
+        sum(facts[index].statistics.counted_bytes for index in chunks)
+        for chunks in run.manifest.plan.chunks_of_inputs()
+    ]
+
+
+def _facts_of_chunks(run: Run, executor: Executor) -> list[CounterFacts]:
+    counters = run.chunk_counters()
+    looked_at = look_at(counters, executor)
+    for (path, _), facts in zip(counters, looked_at, strict=True):
+        if facts is None:
+            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
+    return [facts for facts in looked_at if facts is not None]
+
+
+def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
+    """Warn if most of a sample is in long pre-tokens or not matched; a worker takes what may need memory."""
+    if pattern.preset and pattern.preset.has_long_pre_tokens:
+        return
+    chosen = choose(run.manifest.plan.files, _FIT_BYTES)
+    task = SampleTask(pattern, chosen, run.manifest.counting["text_field"])
+    plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
+    here = plain and not on_regex(pattern)
+    for text in misfit_of(task) if here else runner.executor.one(misfit_of, task):
+        runner.warn(text)
+
+
+def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Counted:
+    """Combine the counters of all chunks."""
+    weighted = run.manifest.weights
+    parts = _add_up_inputs(runner, run, statistics) if weighted else Parts(run.chunk_counters(), statistics)
+    return as_counted(run, combine_counters(runner, run, parts))
+
+
+def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Parts:
+    """Return one counter for each input with a weight, so that the count of a pre-token in it is rounded once."""
+    of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
+    parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
+    whole = own_counters(run, parts, runner.executor)
+    for (chunks, _), part, facts in zip(of_inputs, parts, whole, strict=True):
+        if facts is None:
+            counters = run.chunk_counters(chunks)
+            of_input = [counter.statistics for counter in look_at(counters, runner.executor) if counter is not None]
+            combine_counters(runner, run, Parts(counters, sum(of_input, ChunkStatistics())), part)
+    weights = {path: by for (_, by), (path, _) in zip(of_inputs, parts, strict=True)}
+    return Parts(parts, statistics, weights)
+
+
+def combine_again(runner: Runner, run: Run) -> Counted:
+    """Combine the counters of all chunks with other weights."""
+    statistics = sum((facts.statistics for facts in _facts_of_chunks(run, runner.executor)), ChunkStatistics())
+    return combine_chunks(runner, run, statistics)
+
+
+def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: CountOptions) -> None:
+    """Warn of well-known special tokens that were counted as text, unless that was asked for."""
+    if statistics.looks_special and not options.special_tokens_as_text:
+        remedy = "if they are special, name them with --special-token and count again"
+        remedy += " (with --split-at, if the tokenizer is not to have them)"
+        runner.warn(f"{statistics.special_text('counted')}; {remedy}")
+
+
+def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
+    """Count the chunks without counters; returns the statistics of all chunks together."""
+    of_chunks = runner.run(_counting(runner, run, pattern))
+    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    return sum(of_chunks, ChunkStatistics())
+
+
+def count_part(runner: Runner, run: Run, pattern: CompiledPattern) -> tuple[PartDone, ChunkStatistics]:
+    """Count the chunks of the runner's part that have no counters; returns the statistics of the part's chunks.
+
+    Raises `RunDirectoryError` if another process works in the directory alone meanwhile.
+    """
+    assert runner.part is not None, "a part"
+    stage, statistics = _counting(runner, run, pattern), ChunkStatistics()
+    of_part = [index for index in range(len(stage.tasks)) if runner.part.has(index)]
+    before = sum(existing([run.chunk_path(index) for index in of_part]))
+    for _, of_chunk in runner.each(stage):
+        run.directory.require_lock()
+        statistics += of_chunk
+    there = sum(existing([run.chunk_path(index) for index in range(len(stage.tasks))]))
+    complete = "the counter is complete" if there == len(stage.tasks) and run.counter_path.exists() else ""
+    shares = len(of_part), len(of_part) - before, there, len(stage.tasks)
+    done = PartDone(str(runner.part), *shares, complete=complete)
+    return done, statistics
+
+
+def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[CountTask, ChunkStatistics]:
+    """Return the stage that counts the chunks of a run."""
+    stored, plan = run.manifest.counting, run.manifest.plan
+    make_directory(run.directory / "counts")
+    workers = runner.reserve(len(plan.chunks))
+    if workers.count < workers.most and not runner.nodes:
+        runner.inform(
+            f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
+            f"{format_bytes(workers.limit_bytes)} is too small for more"
+        )
+    rules, separators = rules_of(stored), special_bytes(stored)
+    searches = Preparation(pattern.nfc, rules=rules).searches([*(text.decode() for text in separators), *rules])
+    task_of = partial(
+        PreparedCountTask if searches else CountTask,
+        text_field=stored["text_field"],
+        pattern=pattern,
+        special_tokens=separators,
+        ending=len(ending_bytes(stored)),
+        rules=rules,
+        judge=DocumentJudge.of(stored),
+        max_pre_token_bytes=stored["max_pre_token_bytes"],
+        budget_bytes=workers.bytes - WRITE_BYTES,
+        grant=workers,
+    )
+
+    def stored_statistics(tasks: Sequence[CountTask]) -> list[ChunkStatistics | None]:
+        counters = own_counters(run, [(task.output, task.fingerprint) for task in tasks], runner.executor)
+        return [None if facts is None else facts.statistics for facts in counters]
+
+    return Stage(
+        STAGE,
+        "bytes",
+        count_chunk,
+        plan.tasks(task_of, run.chunk_counters()),
+        weights=[chunk.bytes for chunk in plan.chunks],
+        stored=stored_statistics,
+        kept="counted",
+        grant=workers,
+    )

@@ -1,0 +1,108 @@
+"""What a run has counted: its combined counter, with the facts of its corpus, and the counters that it adds up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from bpe_pipeline.base.errors import InputError, RunDirectoryError
+from bpe_pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, MixedText
+from bpe_pipeline.counts.counter_file import CounterFacts, look_at
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.storage import Location, named
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A combined counter that is complete on the disk, with what was found in all files of the plan.
+
+    coarse: the second count, if there are superwords.
+    """
+
+    path: Location
+    fingerprint: str
+    facts: CorpusFacts
+    statistics: ChunkStatistics
+    coarse: "Counted | None" = None
+
+
+def find_counted(run: Run, executor: Executor) -> Counted | None:
+    """Return the combined counter of a run, if it is complete."""
+    [facts] = look_at([run.counter], executor)
+    return None if facts is None else as_counted(run, facts)
+
+
+def require_counted(run: Run, executor: Executor) -> Counted:
+    """Return the combined counter of a run; `RunDirectoryError` with the remedy if it is not complete."""
+    complete = find_counted(run, executor)
+    if complete is None:
+        again = "`count` or `train`" if run.manifest.source is None else "command"
+        raise RunDirectoryError(
+            f"{run.directory} is not completely counted; run the {again} that started it again, then continue"
+        )
+    return complete
+
+
+def as_counted(run: Run, counter: CounterFacts) -> Counted:
+    """Describe the combined counter of a run."""
+    plan, source = run.manifest.plan, run.manifest.source
+    losses = add_up([plan.files_without_text(), counter.statistics.losses])
+    statistics = replace(counter.statistics, files=counter.statistics.files or len(plan.files), losses=losses)
+    facts = CorpusFacts(
+        files=statistics.files,
+        bytes=statistics.bytes,
+        documents=statistics.documents,
+        pre_tokens=statistics.pre_tokens,
+        different_pre_tokens=counter.rows,
+        losses=in_words(losses),
+        concerned_characters=statistics.concerned_characters,
+        source=source.description if source is not None else "",
+        weights=plan.described(run.manifest.weights),
+        weighted=run.manifest.weighted,
+        not_taken=statistics.not_taken,
+        mixture=str(mixture) if (mixture := (source or run.manifest).mixture) else "",
+        texts=tuple(MixedText(*row) for row in run.manifest.texts),
+    )
+    return Counted(*run.counter, facts, statistics)
+
+
+def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
+    """Raise `InputError` if nothing was counted, or (`fail_on_loss`) input was skipped or altered."""
+    lost = ", ".join(map(str, facts.losses))
+    if facts.pre_tokens == 0:
+        nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
+        if facts.not_taken.left_out_documents and not facts.documents:
+            raise InputError(f"the sample is empty: {facts.not_taken}; give a larger --sample, or another --seed")
+        why = f": {lost or nothing}"
+        hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
+        raise InputError(f"the corpus holds no text to count{why}{hint}")
+    if fail_on_loss and facts.losses:
+        raise fail_on_loss_error(facts.losses)
+
+
+def counter_of(run: Run, chunks: Sequence[int]) -> tuple[Location, str]:
+    """Return the counter of all chunks of an input, and its fingerprint."""
+    if len(chunks) == 1:
+        return run.chunk_counters(chunks)[0]
+    name = manifest.INPUT_NAME.format(run.manifest.plan.owner(chunks[0]))
+    return run.directory / name, run.manifest.chunks_fingerprint(chunks)
+
+
+def text_counters(run: Run, *, coarse: bool = False) -> list[tuple[Location, str]]:
+    """Return the counters that add up to the text of a run, without any weights; raises for a run that is gone.
+
+    coarse: those of its second count, for superwords.
+    """
+    source = run.manifest.source
+    if not run.manifest.weighted:
+        return [manifest.require(run.coarse_location).counter if coarse else run.counter]
+    if source is None:
+        return [counter_of(run, chunks) for chunks, _ in run.manifest.plan.weighted(run.manifest.weights)]
+    counters = []
+    for weighted in source.parts:
+        part = manifest.require(named(weighted.run))
+        if part.manifest.counter_fingerprint() != weighted.counts:
+            raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")
+        counters += text_counters(part, coarse=coarse)
+    return counters

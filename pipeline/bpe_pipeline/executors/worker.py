@@ -1,0 +1,189 @@
+"""What a worker does with a task, under any executor, and the process that forks the workers of one machine.
+
+A worker of `executors/local.py` receives `(function, task)` over a pipe and sends `(kind, value)`: what `answer`
+returns, `("progress", in all)` and `("log", record)`. It never outlives its coordinator: a thread reads the pipe, and
+the end of the pipe ends the process, even while the main thread runs native code.
+
+The process that forks has imported the workers' modules. It has one thread and imports nothing that starts another, so
+its forks are complete; a fork of the coordinator would copy locks that its threads, and Arrow's, hold. A worker is
+ready within milliseconds and shares the imported modules' memory with the others.
+"""
+
+import contextlib
+import gc
+import logging
+import os
+import queue
+import select
+import socket
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from logging.handlers import QueueHandler
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from bpe_pipeline.base import log
+from bpe_pipeline.base.errors import PipelineError
+
+if TYPE_CHECKING:
+    from bpe_pipeline.executors import Importing
+
+NUMBER_BYTES = 8
+FORK, FORK_FIRST = b"f", b"1"
+IMPORT_LATER = 0  # no process has this id
+_IDLE_S = 0.01  # without a request, before more is imported for later
+Post = Callable[[str, object], None]
+_post: Post | None = None
+_progress = 0  # of the current task
+_of_thread = threading.local()
+
+
+def report_progress(amount: int) -> None:
+    """Report to the coordinator that the current task advanced by `amount`; do nothing outside a worker."""
+    global _progress
+    if report := getattr(_of_thread, "report", None):
+        report(amount)
+        return
+    _progress += amount
+    if _post is not None:
+        _post("progress", _progress)
+
+
+@contextlib.contextmanager
+def reporting_to(report: Callable[[int], None]) -> Iterator[None]:
+    """Pass what this thread reports to a function during the block: the thread is a worker of its own process."""
+    _of_thread.report = report
+    try:
+        yield
+    finally:
+        del _of_thread.report
+
+
+def report_totals(done: int = 0) -> Callable[..., None]:
+    """Return what reports progress in totals: called with how much is done; `done` was before. Less is ignored."""
+
+    def report(now: int, *_: object) -> None:
+        nonlocal done
+        if now > done:
+            report_progress(now - done)
+            done = now
+
+    return report
+
+
+class _RecordHandler(QueueHandler):
+    """Passes log records, their messages already formatted, to a `Post` in place of a queue."""
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Post a record."""
+        with contextlib.suppress(OSError):  # the coordinator is gone; this process ends soon
+            self.queue("log", record)  # type: ignore[operator]
+
+
+def post_with(post: Post) -> None:
+    """Make this process a worker that passes its progress and log records to `post(kind, value)`."""
+    global _post
+    _post = post
+    logger = logging.getLogger(log.ROOT)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.handlers = [_RecordHandler(post)]  # type: ignore[arg-type]
+
+
+def answer(function: Callable[[Any], object], task: object) -> tuple[str, object]:
+    """Do a task: `("done", result)`, `("error", PipelineError)`, or `("failed", text)`, whose last line is why."""
+    global _progress
+    _progress = 0
+    try:
+        return "done", function(task)
+    except Exception as error:
+        if is_final(error):
+            return "error", error
+        return "failed", traceback.format_exc().strip()
+
+
+def is_final(error: Exception) -> bool:
+    """Return whether another attempt at a task would fail as this one did: a store may answer the next time."""
+    return isinstance(error, PipelineError) and not isinstance(error, OSError)
+
+
+def serve(descriptor: int, first: Sequence["Importing"] = ()) -> None:
+    """Do tasks from the pipe with this file descriptor until the coordinator closes it; import what is first before."""
+    connection = Connection(descriptor)
+    sending = threading.Lock()
+    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def send(kind: str, value: object) -> None:
+        with sending:
+            connection.send((kind, value))
+
+    def receive() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                inbox.put(connection.recv())
+        os._exit(0)  # the coordinator is gone; a half-done task is worth nothing
+
+    post_with(send)
+    threading.Thread(target=receive, daemon=True).start()
+    preload(first)
+    while True:
+        send(*answer(*inbox.get()))
+
+
+def preload(needed: Sequence["Importing"]) -> None:
+    """Import what tasks need; the task that needs it will report what cannot be imported."""
+    for importing in needed:
+        with contextlib.suppress(Exception):
+            importing()
+
+
+def _import_while_idle(control: socket.socket, waiting: deque["Importing"]) -> None:
+    """Import one thing after the other until there is a request."""
+    while waiting and not select.select([control], [], [], _IDLE_S)[0]:
+        preload([waiting.popleft()])
+        gc.freeze()
+
+
+def fork_workers(
+    descriptor: int,
+    needed: Sequence["Importing"],
+    absent: Sequence[str],
+    first: Sequence["Importing"],
+    later: Sequence["Importing"],
+) -> None:
+    """Serve requests from the socket with this descriptor, one at a time, until its end; workers end with their pipes.
+
+    needed: as `preload` of `WorkerSetup`; absent, first, later: as there. A byte with a pipe's descriptor asks for a
+    worker, perhaps the first, that serves this pipe; the answer is its process id, or the negative error number if the
+    system refuses. A process id asks for that worker's end; the answer is its exit status (negative: the signal).
+    IMPORT_LATER asks for the imports of what is for later. Every number has 8 bytes.
+    """
+    control = socket.socket(fileno=descriptor)
+    gc.disable()  # what is imported stays
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # importing one fails at once
+    preload(needed)
+    gc.enable()
+    gc.freeze()  # a worker's garbage collector would write to pages that all workers share
+    waiting = deque["Importing"]()
+    with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
+        while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:
+            request, pipes, _, _ = received
+            if pipes:
+                try:
+                    number = os.fork()
+                except OSError as error:
+                    number = -(error.errno or 1)
+                if number == 0:
+                    control.close()
+                    serve(pipes[0], first if request == FORK_FIRST else ())
+                os.close(pipes[0])
+            elif (number := int.from_bytes(request)) == IMPORT_LATER:
+                waiting.extend(later)
+            else:
+                number = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+            control.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
+            _import_while_idle(control, waiting)
+    os._exit(0)

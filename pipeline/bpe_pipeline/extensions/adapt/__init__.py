@@ -1,0 +1,1 @@
+"""Extension: a tokenizer of somebody's, extended or pruned by counts."""

@@ -1,0 +1,34 @@
+"""What this extension brings."""
+
+from typing import Any
+
+from bpe_pipeline.run.extensions import Extension
+
+
+def _made() -> Any:
+    from bpe_pipeline.extensions.adapt import made
+
+    return made
+
+
+def _commands() -> Any:
+    from bpe_pipeline.extensions.adapt.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _extend() -> Any:
+    from bpe_pipeline.extensions.adapt.commands import extend
+
+    return extend
+
+
+def _prune() -> Any:
+    from bpe_pipeline.extensions.adapt.commands import prune
+
+    return prune
+
+
+EXTENSION = Extension(
+    commands=_commands, functions={"extend": _extend, "prune": _prune}, directories={"made-from.json": _made}
+)

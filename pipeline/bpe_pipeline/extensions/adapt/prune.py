@@ -1,0 +1,112 @@
+"""`prune`: a tokenizer without tokens, by a run's counts or its own merges; what stays is made by the same merges."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.events import Listener
+from bpe_pipeline.base.units import format_count
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.adapt.origin import Change, changing, left_out_of_settings, whole_number
+from bpe_pipeline.extensions.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
+from bpe_pipeline.extensions.adapt.prune_worker import prune as choose
+from bpe_pipeline.reports.result import Facts
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.run.options import OutputOptions
+from bpe_pipeline.run.patterns import cut_by
+from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.storage import Location
+from bpe_pipeline.tokenizer.arguments import flag
+from bpe_pipeline.tokenizer.formats.changed import require_listed, write_changed
+from bpe_pipeline.tokenizer.formats.fields import read_text
+from bpe_pipeline.tokenizer.formats.files import load_model
+from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
+from bpe_pipeline.tokenizer.model import Model
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Pruned(Pruning):
+    """A pruned tokenizer, and what was removed of its base."""
+
+    tokenizer: Tokenizer
+
+
+def result_of(pruned: Pruned, output: Location) -> Facts:
+    """Return what the command prints of a pruned tokenizer."""
+    facts = {"tokenizer": str(output), "removed": len(pruned.removed), "tokens": pruned.tokenizer.vocab_size}
+    facts |= {} if pruned.before is None else {"tokens_before": pruned.before, "tokens_after": pruned.after}
+    return Facts(facts, "pruned", short=str(output))
+
+
+def pruned_of(done: tuple[Facts, Pruned]) -> Pruned:
+    """Return the pruned tokenizer."""
+    return done[1]
+
+
+def run_prune(
+    base: Location,
+    location: Location | None,
+    staying: Mapping[str, Any],
+    options: OutputOptions,
+    executor: Executor,
+    listener: Listener,
+) -> Pruned:
+    """Choose, write the tokenizer's directory, and return what was removed.
+
+    staying: which tokens do, `keep` of them or those used `min_count` times, and those to `protect`, listed or in a
+    file with one a line; and `keep_ids`.
+    """
+    if options.output is None:
+        raise UsageError("prune needs --output, a directory for the pruned tokenizer")
+    if (staying["keep"] is None) == (staying["min_count"] is None):
+        raise UsageError("prune needs either --keep or --min-count")
+    if location is None and staying["min_count"] is not None:
+        raise UsageError("--min-count is a number of uses: name the RUN that counted them, or give --keep")
+    model, run = load_model(base), None if location is None else manifest.require(location)
+    require_listed(base, model)
+    special = model.vocabulary.special_tokens
+    limits, kept = ("keep", "min_count"), staying["protect"]
+    if not isinstance(kept, Sequence):
+        kept = [line for line in read_text(kept).splitlines() if line]
+    chosen = {
+        **{name: None if staying[name] is None else whole_number(name, staying[name], 1) for name in limits},
+        "protected": sorted(protected_ids(model.vocabulary, kept)),
+        "keep_ids": flag("keep_ids", staying["keep_ids"]),
+    }
+    change = Change("prune", base, model, run, chosen)
+    with changing(change, options, executor, listener, _warn_of_other_cutting) as (runner, directory):
+        pruning, written = make_pruned(runner, change, directory)
+    if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
+        which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
+        more = " and generation_config.json" if GENERATION_NAME not in written.files else ""
+        runner.warn(
+            f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json{more} by "
+            "id-map.parquet"
+        )
+    runner.warn(left_out_of_settings(base, {old: new for new, old in pruning.id_map.items()}))
+    return Pruned(**vars(pruning), tokenizer=Tokenizer.from_model(written))
+
+
+def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
+    if run.manifest.cutting != cut_by(model.counting_pattern):
+        runner.warn(
+            f"{run.directory} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the "
+            "pre-tokens in there; to count as it cuts, use count --like"
+        )
+
+
+def make_pruned(runner: Runner, change: Change, directory: Location) -> tuple[Pruning, Model]:
+    """Choose what is asked for and write all files into a directory."""
+    counted = change.counted(runner.executor)
+    amount, unit = change.model.vocabulary.size, "tokens"
+    if counted is not None:
+        amount, unit = counted.facts.different_pre_tokens, "pre-tokens"
+    with runner.reporting("pruning", amount, unit):
+        pruning = runner.executor.one(choose, change.task(runner, counted))
+        runner.executor.one(write_tables, (pruning, change.model.vocabulary, directory))
+    removed = {one.old_id for one in pruning.removed}
+    smaller, new_of = pruned(change.model, removed, keep_ids=change.asked["keep_ids"])
+    return pruning, write_changed(change.base, smaller, new_of, directory)

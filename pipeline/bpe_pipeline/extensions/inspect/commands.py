@@ -1,0 +1,188 @@
+"""Commands that look at tokenizers: explain, diff, doctor."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, replace
+from typing import Any
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.commands.declaration import INSPECT, Session, checking, command
+from bpe_pipeline.commands.public.values import as_given, parse_tokenizer
+from bpe_pipeline.run import values as read
+from bpe_pipeline.run.keywords import AnyPath
+from bpe_pipeline.run.options import CorpusOptions, Values
+from bpe_pipeline.run.record import CALL, OWN, argument, as_in, flag
+from bpe_pipeline.storage import Location, parse_location
+
+_ANY_TOKENIZER = "a tokenizer, or the path or URI of one"
+
+
+# fmt: off
+class ExplainOptions(Values):
+    """What `explain` takes."""
+
+    text: str = argument("TEXT", as_given, "str or bytes", keyword=str | bytes)
+    tokenizer: Location = flag(MISSING, parse_tokenizer, "a tokenizer directory, tokenizer.json, or a run", "DIR",
+        keyword=AnyPath | Any)
+    html: Location | None = flag(None, parse_location, "write a page instead of printing", "FILE", command_only=True)
+    overwrite: bool = flag(False, read.parse_flag, "replace a file that exists", command_only=True)
+
+
+class DiffOptions(Values):
+    """What `diff` takes."""
+
+    first: Location = argument("A", parse_tokenizer, _ANY_TOKENIZER, keyword=AnyPath | Any)
+    second: Location = argument("B", parse_tokenizer, "the other one", keyword=AnyPath | Any)
+    inputs: tuple[str, ...] | None = as_in(CorpusOptions, "inputs", stage=CALL,
+        help="files, directories, globs and URIs to sample")
+    exclude: tuple[str, ...] | None = as_in(CorpusOptions, "exclude", group=OWN, stage=CALL)
+    texts: tuple[str, ...] = flag((), as_given, "compare on this text; repeatable", "STRING", flag="--text",
+        keyword=Iterable[str | bytes])
+
+
+class DoctorOptions(Values):
+    """What `doctor` takes."""
+
+    path: Location = argument("TOKENIZER", parse_location,
+        "a tokenizer's directory or file, of this package or another's, or a run")
+    inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
+        "text to compare runtimes on, besides hard strings, and to measure for --gates; names, such as en=PATH, are "
+        "languages; default: a sample of the corpus", "[NAME=]FILE...", flag="--sample",
+        words=True)
+    gates: Location | None = flag(None, parse_location,
+        "numbers with the worst values that pass, in YAML, JSON or TOML; release: a set of this package", "FILE")
+    compare: Location | None = flag(None, parse_location, "another tokenizer, for gates of `nsl`", "TOKENIZER")
+    counts: Location | None = flag(None, parse_location,
+        "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")
+    strict: bool = flag(False, read.parse_flag, "advice makes the exit code 1, too, and what is not checked 3",
+        command_only=True)
+# fmt: on
+
+
+def _explanation() -> Any:
+    from bpe_pipeline.extensions.inspect.explain import Explanation
+
+    return Explanation
+
+
+def _compared() -> Any:
+    from bpe_pipeline.extensions.inspect.diff import Compared
+
+    return Compared
+
+
+def _examined() -> Any:
+    from bpe_pipeline.extensions.inspect.findings import Examined
+
+    return Examined
+
+
+def _check_explain(options: ExplainOptions, _: Mapping[str, Any]) -> None:
+    if options.overwrite and options.html is None:
+        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
+
+
+@command(
+    group=INSPECT,
+    takes=ExplainOptions,
+    positional=("text", "tokenizer"),
+    returns=_explanation,
+    check=_check_explain,
+)
+def explain(session: Session) -> Any:
+    """Print why TEXT has its ids.
+
+    That is: its pre-tokens, the merges of each in order, and why two neighbours did not merge; in a run, also how often
+    each merge occurred.
+
+    \b
+    bpe-pipeline explain --tokenizer runs/a 'Hello world'
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+
+    >>> [pre_token] = bpe_pipeline.explain("lower", tokenizer).pre_tokens
+    >>> [(merge.rank, merge.left, merge.right) for merge in pre_token.merges]
+    [(0, b'l', b'o'), (1, b'lo', b'w'), (2, b'e', b'r')]
+    >>> [(apart.left, apart.right) for apart in pre_token.apart]
+    [(b'low', b'er')]
+
+    Returns:
+        A value with `ids`, `pre_tokens` and `to_json()`.
+
+    Raises:
+        UsageError: the text or the tokenizer has another type.
+        InputError: the tokenizer at the path cannot be read.
+    """
+    from bpe_pipeline.extensions.inspect import explain as story
+
+    options = session.options
+    if options.html is None:
+        return story.explain(options.text, options.tokenizer)
+    return story.write_page(options.text, options.tokenizer, options.html, overwrite=options.overwrite)
+
+
+@command(group=INSPECT, takes=DiffOptions, positional=("first", "second", "inputs"), returns=_compared)
+def diff(session: Session) -> Any:
+    """Print how the tokenizers A and B differ.
+
+    Printed are tokens that only one has, ids and ranks that moved, settings, and texts that are split differently, with
+    the bytes per token of both. Texts are samples of INPUTs and those of --text; without any, built-in sentences in
+    several languages. The exit code is 0 if they are equal, 1 if they differ, 3 if they could not be compared.
+
+    \b
+    bpe-pipeline diff runs/a runs/b
+    bpe-pipeline diff runs/a gpt2/tokenizer.json unseen/*.txt --json
+
+    >>> found = bpe_pipeline.diff("my-tokenizer", bpe_pipeline.Tokenizer.from_merges([(b"l", b"o")]), texts=["low"])
+    >>> found.equal, found.found.tokens.only[0]
+    (False, ((b'low',), (b'er',)))
+    >>> found.sources[0].tokens
+    (1, 2)
+
+    Returns:
+        A value with `equal` and `to_json()`.
+
+    Raises:
+        InputError: a tokenizer or a text cannot be read.
+    """
+    options = session.options
+    with checking():
+        from bpe_pipeline.extensions.inspect.diff import diff
+
+        return diff(options.first, options.second, options.inputs or (), options.texts, options.exclude or ())
+
+
+@command(group=INSPECT, takes=DoctorOptions, positional=("path", "inputs"), returns=_examined)
+def doctor(session: Session) -> Any:
+    """Find what is wrong with a tokenizer, and how to fix it.
+
+    TOKENIZER is a directory or file, of this package or another's. Its files are compared with each other and, id by
+    id, in each installed library that reads them; tokens, special tokens, settings and round trips are checked. The
+    exit code is 1 if anything is wrong, 3 if nothing could be checked.
+
+    \b
+    bpe-pipeline doctor runs/a/tokenizer
+    bpe-pipeline doctor downloaded/model --sample unseen.txt --json
+    bpe-pipeline doctor runs/a --gates release.yaml --sample en=dev.en sw=dev.sw
+
+    >>> examined = bpe_pipeline.doctor("my-tokenizer")
+    >>> examined.of("wrong")
+    ()
+    >>> [one.about for one in examined.of("advice")]
+    ['special tokens']
+
+    Returns:
+        A value with the `findings`.
+
+    Raises:
+        InputError: there is no such path, or text that cannot be read.
+        RunDirectoryError: a run has no tokenizer yet, or is damaged.
+    """
+    options = session.options
+    with checking():
+        from bpe_pipeline.extensions.inspect.doctor import doctor
+
+        samples, gates, other = options.inputs or (), options.gates, options.compare
+        examined = doctor(options.path, samples, options.counts, session.listener, gates, other)
+        return replace(examined, strict=options.strict)
+
+
+COMMANDS = (explain, diff, doctor)

@@ -1,0 +1,247 @@
+"""`explain`: how a text becomes its ids: pre-tokens, the merges of each in order, and why two neighbours stayed apart.
+
+The core says which merges a pre-token has; what else was possible is found here, for texts that people read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.merges import merge, merge_list
+from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.pattern.prepare import SpecialSearch
+from bpe_pipeline.reports.page import plain_page
+from bpe_pipeline.reports.parts import Note, Part, Rows, element, html_of
+from bpe_pipeline.reports.result import Facts, Result
+from bpe_pipeline.reports.tokens import readable
+from bpe_pipeline.run import manifest
+from bpe_pipeline.storage import Location, named
+from bpe_pipeline.storage.atomic import single_output, write_whole
+from bpe_pipeline.tokenizer.encode import Text, utf8_of
+from bpe_pipeline.tokenizer.formats.files import load_model
+from bpe_pipeline.tokenizer.model import Model
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class MergeStep:
+    """One merge in a pre-token.
+
+    at: byte of the pre-token where the new token starts; count: in training, if it is known.
+    """
+
+    rank: int
+    left: bytes
+    right: bytes
+    id: int
+    at: int
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class LostMerge:
+    """A merge that was possible over a border until one of a lower rank took one of the two tokens."""
+
+    rank: int
+    left: bytes
+    right: bytes
+    taken_by: int  # its rank
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Two neighbours in a pre-token that did not merge: no merge joins them. at: byte of the pre-token between them.
+
+    token: id of the token with the bytes of both, if there is one: it is made of other parts.
+    """
+
+    at: int
+    left: bytes
+    right: bytes
+    token: int | None
+    lost: tuple[LostMerge, ...]
+
+
+@dataclass(frozen=True)
+class ExplainedPreToken:
+    """A pre-token, or a special token. start: its first byte in the text, as it was prepared.
+
+    kind: "merged", "whole" (looked up as a token before any merge), or "special".
+    """
+
+    start: int
+    pre_token: bytes
+    kind: str
+    ids: tuple[int, ...]
+    tokens: tuple[bytes, ...]
+    merges: tuple[MergeStep, ...] = ()
+    apart: tuple[Apart, ...] = ()
+
+
+_KINDS = {"special": "special token", "whole": "a token as a whole: looked up before any merge"}
+
+
+def rows_of(pre_token: ExplainedPreToken) -> Rows:
+    """Show a pre-token: its tokens, its merges in order, and what stayed apart."""
+    if pre_token.kind in _KINDS:
+        became = f"id {pre_token.ids[0]}, {_KINDS[pre_token.kind]}"
+    else:
+        became = ", ".join(
+            f"{id_} {readable(token)}" for token, id_ in zip(pre_token.tokens, pre_token.ids, strict=True)
+        )
+    merges = (
+        (
+            f"{readable(one.left)} + {readable(one.right)}",
+            f"rank {one.rank:,}" + ("" if one.count is None else f", {one.count:,} times in training"),
+        )
+        for one in pre_token.merges
+    )
+    apart = ((f"{readable(one.left)} | {readable(one.right)}", _why(one)) for one in pre_token.apart)
+    return Rows((*merges, *apart), f"{readable(pre_token.pre_token)}: {became}")
+
+
+def _why(apart: Apart) -> str:
+    """Say why two neighbours did not merge."""
+    made = "" if apart.token is None else f"; token {apart.token} has their bytes, but is made of other parts"
+    lost = "".join(
+        f"; {readable(one.left)} + {readable(one.right)} (rank {one.rank:,}) was possible until rank {one.taken_by:,} "
+        "took a part of it"
+        for one in apart.lost
+    )
+    return f"no merge joins them{made}{lost}"
+
+
+@dataclass(frozen=True)
+class Explanation(Result):
+    """The pre-tokens of a text in order, and all of its ids. Neighbours in different pre-tokens never merge."""
+
+    ids: tuple[int, ...]
+    pre_tokens: tuple[ExplainedPreToken, ...]
+
+    def shown(self) -> Iterable[Part]:
+        """Return rows for each pre-token."""
+        return list(map(rows_of, self.pre_tokens)) or [Note("no ids", "the text is empty")]
+
+
+class Explainer:
+    """Explains texts of one model. counts: of the merges when they were learned, by rank, if they are known."""
+
+    def __init__(self, model: Model, counts: Sequence[int] = ()) -> None:
+        self._model, self._counts = model, counts
+        vocabulary: Vocabulary = model.vocabulary
+        self._tokens = vocabulary.tokens
+        self._ids = {token: id_ for id_, token in vocabulary.tokens.items()}
+        self._encoder = model.pre_token_encoder()
+        self._ranks = {pair: rank for rank, pair in enumerate(zip(vocabulary.left, vocabulary.right, strict=True))}
+
+    def explain(self, text: Text) -> Explanation:
+        """Explain a text as `Tokenizer.encode` encodes it."""
+        pre_tokens = list(self._pre_tokens(utf8_of(text)))
+        return Explanation(tuple(id_ for pre_token in pre_tokens for id_ in pre_token.ids), tuple(pre_tokens))
+
+    def _pre_tokens(self, data: bytes) -> Iterator[ExplainedPreToken]:
+        model, special_tokens = self._model, self._model.vocabulary.special_tokens
+        texts, start = {id_: text.encode() for text, id_ in special_tokens.items()}, 0
+        front, behind = ([(b"", special_tokens[text], 0) for text in added] for added in (model.front, model.behind))
+        stretches = SpecialSearch(special_tokens, model.preparation).stretches(data)
+        for stretch, id_, _ in (*front, *stretches, *behind):
+            if id_ is not None:  # what encoding puts around a text has no bytes in it
+                yield ExplainedPreToken(start, stretch or texts[id_], "special", (id_,), (texts[id_],))
+                start += len(stretch)
+                continue
+            for text in model.pattern.cut(stretch.decode()):
+                pre_token = text.encode(errors="surrogateescape")
+                yield self._pre_token(start, pre_token)
+                start += len(pre_token)
+
+    def _pre_token(self, start: int, pre_token: bytes) -> ExplainedPreToken:
+        """Explain a pre-token by its merges in order, noting what each of them makes impossible."""
+        if self._model.whole_pre_tokens and pre_token in self._ids:
+            return ExplainedPreToken(start, pre_token, "whole", (self._ids[pre_token],), (pre_token,))
+        if len(pre_token.translate(None, self._model.vocabulary.lost_bytes)) < len(pre_token):
+            raise InputError(f"the pre-token {pre_token!r} cannot be explained: {self._model.lossy}")
+        all_tokens, merges = self._tokens, []
+        ids = [self._ids[pre_token[at : at + 1]] for at in range(len(pre_token))]  # of the token that starts at a byte
+        starts = list(range(len(pre_token)))  # of the token that ends with a byte
+        lost: dict[int, list[LostMerge]] = {}  # by the byte between the two tokens
+        for rank, at in self._encoder.steps(pre_token):
+            left = all_tokens[ids[at]]
+            middle = at + len(left)
+            right = all_tokens[ids[middle]]
+            stop = middle + len(right)
+            for border in (at, stop):  # what is next to it will not be neighbours any more
+                if 0 < border < len(pre_token):
+                    pair = ids[starts[border - 1]], ids[border]
+                    if (other := self._ranks.get(pair)) is not None:
+                        merge_lost = LostMerge(other, all_tokens[pair[0]], all_tokens[pair[1]], rank)
+                        lost.setdefault(border, []).append(merge_lost)
+            lost.pop(middle, None)
+            ids[at], starts[stop - 1] = self._model.vocabulary.result[rank], at
+            count = self._counts[rank] if rank < len(self._counts) else None
+            merges.append(MergeStep(rank, left, right, ids[at], at, count))
+        inside = {merge.at + len(merge.left) for merge in merges}
+        borders = [at for at in range(len(pre_token)) if at not in inside]
+        cut_ids = tuple(ids[at] for at in borders)
+        tokens = tuple(map(all_tokens.__getitem__, cut_ids))
+        apart = tuple(
+            Apart(at, left, right, self._ids.get(left + right), tuple(lost.get(at, ())))
+            for at, left, right in zip(borders[1:], tokens, tokens[1:], strict=False)
+        )
+        return ExplainedPreToken(start, pre_token, "merged", cut_ids, tokens, tuple(merges), apart)
+
+
+_SECTIONS = 500  # of different pre-tokens, on a page
+_explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts
+
+
+def explain(text: Text, tokenizer: Tokenizer | Location) -> Explanation:
+    """Explain the ids of a text: its pre-tokens, the merges of each in order, and why two neighbours stayed apart."""
+    if isinstance(tokenizer, Tokenizer):
+        if tokenizer not in _explainers:
+            _explainers[tokenizer] = Explainer(tokenizer.model)
+        return _explainers[tokenizer].explain(text)
+    path = named(tokenizer, "tokenizer")
+    model = load_model(path)
+    return Explainer(model, _counts(path, model.vocabulary)).explain(text)
+
+
+def write_page(text: str, tokenizer: Location, where: Location, *, overwrite: bool) -> Facts:
+    """Write the explanation of a text as a page."""
+    target = single_output(where, overwrite=overwrite)
+    write_whole(target, page(explain(text, tokenizer), str(tokenizer)))
+    return Facts({"page": str(target)})
+
+
+def page(explanation: Explanation, tokenizer: str) -> str:
+    """Return a page: the tokens in colours, and a section for each different pre-token, up to a number."""
+    tokens = [token for pre_token in explanation.pre_tokens for token in pre_token.tokens]
+    spans = (
+        element("span", readable(token), class_=f"t{number % 4}", title=f"id {id_}")
+        for number, (token, id_) in enumerate(zip(tokens, explanation.ids, strict=True))
+    )
+    whole = element(
+        "section",
+        element("h2", f"{len(explanation.ids):,} tokens in {len(explanation.pre_tokens):,} pre-tokens"),
+        element("p", *spans, class_="cut", dir="auto"),
+        element("p", "Each colour is a token, ␣ a space. Tokens of different pre-tokens never merge.", class_="quiet"),
+    )
+    different = list({pre_token.pre_token: rows_of(pre_token) for pre_token in explanation.pre_tokens}.values())
+    sections = [element("section", html_of(one)) for one in different[:_SECTIONS]]
+    if len(different) > _SECTIONS:
+        rest = f"The first {_SECTIONS:,} of {len(different):,} different pre-tokens are explained here; --json has all."
+        sections.append(element("p", rest, class_="quiet"))
+    return plain_page(f"Why these tokens: {tokenizer}", whole, *sections)
+
+
+def _counts(path: Location, vocabulary: Vocabulary) -> Sequence[int]:
+    """Return the counts of the merges if the tokenizer is one of a run and has its merges, otherwise none."""
+    run = manifest.run_of(path)
+    if run is None or run.manifest.merging is None:
+        return ()
+    learned = merge_list.load(*merge.learning_of(run, run.manifest.options_of()).merges)
+    if learned is None or len(learned) < len(vocabulary.left):
+        return ()
+    learned = learned.first(len(vocabulary.left))
+    same = Vocabulary.from_id_pairs(learned.left, learned.right).merges() == vocabulary.merges()
+    return learned.counts if same else ()

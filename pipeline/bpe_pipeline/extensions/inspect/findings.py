@@ -1,0 +1,77 @@
+"""What `doctor` found out about a tokenizer, and what of it is shown."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from bpe_pipeline.extensions.inspect.diff import EXAMPLES
+from bpe_pipeline.extensions.inspect.gates import GateResult, gates_parts
+from bpe_pipeline.reports.parts import Part, Rows
+from bpe_pipeline.reports.result import NOT_STORED, Advice, Result
+from bpe_pipeline.storage import Location
+
+FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
+_ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
+
+
+class Finding(NamedTuple):
+    """What one check found: its outcome, what it rests on, the remedy, and the numbers."""
+
+    outcome: str
+    because: str
+    take: str = ""
+    evidence: Mapping[str, Any] = MappingProxyType({})
+
+    def about(self, subject: str) -> Advice:
+        """Return it as advice about a subject."""
+        return Advice(subject, self.take, self.because, evidence={**self.evidence}, outcome=self.outcome)
+
+
+def command(*words: object) -> str:
+    """Return a command of this package, quoted for a shell."""
+    return shlex.join(["bpe-pipeline", *map(str, words)])
+
+
+@dataclass(frozen=True)
+class Examined(Result):
+    """What was found out about a tokenizer; as text, what matters is last."""
+
+    tokenizer: Location
+    findings: tuple[Advice, ...]
+    gates: tuple[GateResult, ...] = ()
+    strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong; 3 if anything is not checked
+
+    def of(self, *outcomes: str) -> tuple[Advice, ...]:
+        """Return the findings with one of these outcomes: "fine", "not checked", "advice", "wrong"."""
+        return tuple(finding for finding in self.findings if finding.outcome in outcomes)
+
+    @property
+    def _bad(self) -> int:
+        failed = sum(not gate.passed for gate in self.gates)
+        return failed + len(self.of(WRONG, *([ADVICE] if self.strict else [])))
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is wrong or fails, 3 if nothing could be checked; if `strict`, 3 if anything could not be."""
+        unchecked = self.of(NOT_CHECKED)
+        return 1 if self._bad else 3 if unchecked and (self.strict or len(unchecked) == len(self.findings)) else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; wrong: the number of findings that are, and of gates that fail."""
+        return super().to_json() | {"wrong": self._bad}
+
+    def shown(self) -> Iterable[Part]:
+        """Return a row for each finding, and one for the remedy of those with the same; of a kind the first five."""
+        kinds: dict[tuple[str, str, str], list[Advice]] = {}
+        for finding in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
+            kinds.setdefault((finding.outcome, finding.about, finding.take), []).append(finding)
+        rows: list[tuple[str, str]] = []
+        for (outcome, what, remedy), alike in kinds.items():
+            rows += [(f"{outcome}:", f"{what}: {one.because}") for one in alike[:EXAMPLES]]
+            rows += [("", f"... and {len(alike) - EXAMPLES:,} more: --json has all")] if len(alike) > EXAMPLES else []
+            rows += [("", f"remedy: {remedy}")] if remedy else []
+        yield Rows(tuple(rows))
+        if self.gates:
+            yield from gates_parts(self.gates)

@@ -1,0 +1,59 @@
+"""The command of parity."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bpe_pipeline.base.errors import unfit
+from bpe_pipeline.commands.declaration import TRAIN, Session, command
+from bpe_pipeline.extensions.parity.options import SETTINGS, ParityCommandOptions
+from bpe_pipeline.run.mixture import asked_mixture
+
+
+def _tokenizer() -> Any:
+    from bpe_pipeline.commands.tokenizers import first_tokenizer
+
+    return first_tokenizer
+
+
+@command(group=TRAIN, takes=ParityCommandOptions, python="train_parity", positional=("languages",), returns=_tokenizer)
+def parity(session: Session) -> Any:
+    """Train one vocabulary that compresses several languages alike.
+
+    The language whose texts have the most tokens chooses the next merge. Nothing is counted again: the counts become
+    those of a new run. NAME=PATH names a language; a PATH that is text is counted, with the options of a run among
+    them.
+
+    \b
+    bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair
+    bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --compare-plain --output runs/fair
+    bpe-pipeline parity runs/en runs/sw --temperature inf --output runs/fair
+    bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
+
+    >>> one = bpe_pipeline.import_counts({"aabb": 10}, output="runs/one")
+    >>> two = bpe_pipeline.import_counts({"ccdd": 10}, output="runs/two")
+    >>> tokenizer = bpe_pipeline.train_parity({"one": one, "two": two}, vocab_size=259, output="runs/parity")
+    >>> tokenizer.merges
+    [(b'b', b'b'), (b'd', b'd')]
+
+    Returns:
+        The tokenizer; of several sizes the first (`merge_run` returns all).
+
+    Raises:
+        UsageError: for settings that do not fit the languages, or a memory limit that is too small.
+        RunDirectoryError: for runs that are not completely counted or cannot be compared.
+    """
+    from bpe_pipeline.extensions.parity.parity import languages_of, run_parity
+
+    options = session.options
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    given = {name: value for name, value in session.given.items() if name not in (*SETTINGS, "temperature", "shares")}
+    named, measured = languages_of(options.languages, options.dev, given, session.executor, session.listener)
+    if isinstance(options.ratio, Mapping):
+        if set(options.ratio) != {name for name, _ in named}:
+            raise unfit("ratio", "a value for each of the languages", options.ratio)
+        settings["ratio"] = [options.ratio[name] for name, _ in named]
+    settings["mixture"] = asked_mixture(options.temperature, options.shares)
+    return run_parity(named, measured, settings, given, session.executor, session.listener)
+
+
+COMMANDS = (parity,)

@@ -1,0 +1,261 @@
+"""`parity`: a new run with the sum of the counts of several languages, and its merges, which they take turns to choose.
+
+The merges are learned from the counts of each language, where they are stored. `Languages` is the chooser of such a
+run: how its merges are learned, verified, reported and described.
+"""
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from bpe_pipeline.base.events import Listener, Notice
+from bpe_pipeline.commands.combine import (
+    Combination,
+    making_of,
+    not_combined,
+    parts_of,
+    require_addable,
+    require_comparable,
+    run_combine,
+    weigh,
+    write_combination,
+)
+from bpe_pipeline.commands.count import run_count
+from bpe_pipeline.commands.merge import run_merge
+from bpe_pipeline.counts.counted import require_counted
+from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.parity import KIND, measured, parity_worker
+from bpe_pipeline.extensions.parity.options import ParityOptions
+from bpe_pipeline.extensions.parity.parity_worker import Language, Parity, characters, read_settings, uneven
+from bpe_pipeline.merges import merge, merge_worker
+from bpe_pipeline.merges.chooser import Chooser
+from bpe_pipeline.merges.merge import Learning
+from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.merges.merge_worker import Learner
+from bpe_pipeline.reports.summary import Summary
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import RUN
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
+from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.run.source import Source, Weighted
+from bpe_pipeline.run.stored import plain
+from bpe_pipeline.storage import Location, absolute, location, parse_location, same_location
+from bpe_pipeline.tokenizer.export import Trained
+
+Named = Sequence[tuple[str, Location]]
+_NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Languages(Chooser):
+    """Languages that choose the merges of a run; the source of its counts stores them."""
+
+    parity: Parity
+
+    KIND = KIND
+    TAKES = ParityOptions
+    REPLACED: ClassVar[dict[str, Any]] = {"tie_break": "greatest-letters"}
+
+    def learner(self) -> Learner:
+        """Return what a worker learns the merges with."""
+        return Learner(partial(parity_worker.way_of, self.parity), partial(parity_worker.learn, self.parity))
+
+    def info(self) -> dict[str, Any]:
+        """Say which languages choose the merges, and how."""
+        parity = self.parity
+        settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parity.settings.items())
+        dev = {"dev": list(map(str, parity.dev))} if parity.dev else {}
+        return {"languages": list(map(str, parity.languages)), **dev, "parity": settings}
+
+    def verify(self, runner: Runner, run: Run, learning: Learning) -> tuple[MergeList, str]:
+        """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
+        executor, started = runner.executor, time.monotonic()
+        task = merge.task_of(runner, learning, require_counted(run, executor), run.manifest.options_of())
+        stored = executor.one(merge_worker.read, learning.merges)
+        if stored is None:
+            raise RunDirectoryError(f"{task.output} belongs to another run; remove it and run merge again")
+        task = replace(task, merges=len(stored) + stored.exhausted)
+        with runner.reporting("replaying", len(stored), "merges") as advance:
+            again = executor.one(parity_worker.learn_again, (self.parity, task), advance)
+        for name in ("left", "right", "counts", "joined", "choices", "exhausted"):
+            if getattr(stored, name) != getattr(again, name):
+                raise RunDirectoryError(
+                    f"{task.output} differs from what is learned again from the languages' counts: its {name}; "
+                    "remove it and run merge again"
+                )
+        end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
+        took = f"{time.monotonic() - started:.1f} s"
+        return stored, f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
+
+
+def run_parity(
+    languages: Named,
+    dev: Named,
+    settings: Mapping[str, Any],
+    given: Mapping[str, Any],
+    executor: Executor,
+    listener: Listener,
+) -> tuple[Summary, Trained]:
+    """Combine the counts of the languages into a new run, and learn its merges as they choose them.
+
+    settings: of `Parity`, `compare_plain`, and `mixture`, which makes weights of the languages, not of --dev.
+    """
+    compare_plain, mixture = settings.get("compare_plain"), settings.get("mixture")
+    settings = read_settings(settings, len(languages), len(dev))
+    runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
+    require_addable(runs, listener)
+    names = [name for name, _ in languages]
+    mixed = weigh([home for _, home in languages], (), executor, mixture, names)
+    weights = [one.weight for one in mixed]
+    parity = Parity(tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), **settings)
+    for run in of_dev:
+        require_comparable(runs[0], run)
+        require_counted(run, executor)
+    if of_dev and (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
+        listener(Notice("info", note))
+    parts = parts_of(runs, mixed, executor)
+    making = making_of(given)
+    locations = [run.directory.location for run in (*runs, *of_dev)]
+    if making.output is not None and any(same_location(making.output, location) for location in locations):
+        raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
+    described = [f"{run.directory} x {one.shown_weight}" for run, one in zip(runs, mixed, strict=True)]
+    source = Source(
+        Languages.KIND,
+        parity.digest(),
+        " + ".join(described if parts.weights else [str(run.directory) for run in runs]) + ", merged by parity",
+        mixed,
+        chosen_by=plain(Languages(parity)),
+        counted=not_combined(runs, mixed),
+        weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
+        mixture=mixture and mixture.named(names),
+    )
+    if compare_plain:
+        _make_plain(mixed, given, executor, listener)
+    summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
+    return run_merge(summary.directory, _merging_of(given), executor, listener)
+
+
+def _read_named(words: Sequence[str], what: str) -> dict[str, Location] | None:
+    """Read `en=PATH` words; None if none of them is one. `UsageError` for a mixture, and a name that occurs twice."""
+    matches = [None if Path(word).exists() else _NAMED.fullmatch(word) for word in words]
+    if not any(matches):
+        return None
+    if plain := [word for word, match in zip(words, matches, strict=True) if match is None]:
+        raise UsageError(f"{what} {plain[0]} has no name, others have: write en={plain[0]}, or name none of them")
+    names = [match[1] for match in matches if match]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"{what} {twice[0]}= is named twice: a language has one run; a directory may have many files")
+    return {match[1]: parse_location(match[2]) for match in matches if match}
+
+
+def _by_name(words: Iterable[str]) -> Named:
+    """Give each run the name of its directory, or as many of the directories above it as tell them apart.
+
+    Raises `UsageError` for what is there but is no run.
+    """
+    runs = [parse_location(word) for word in words]
+    for run in runs:
+        if run.exists() and not (run / RUN.manifest).exists():
+            raise UsageError(f"{run} is no run: if its text is to be counted, name its language, as in NAME={run}")
+    homes = [str(run.resolve() if isinstance(run, Path) else run).strip("/").split("/") for run in runs]
+    longest = max(map(len, homes), default=1)
+    by_depth = [["/".join(home[-depth:]) for home in homes] for depth in range(1, longest + 1)]
+    names = next((names for names in by_depth if len({*names}) == len(names)), by_depth[0])
+    return list(zip(names, runs, strict=True))
+
+
+def languages_of(
+    languages: Mapping[str, Location] | Sequence[str],
+    dev: Mapping[str, Location] | Sequence[str] | None,
+    given: Mapping[str, Any],
+    executor: Executor,
+    listener: Listener,
+) -> tuple[Named, Named]:
+    """Return the runs of the languages, and those that are measured in their place, in the order of the languages."""
+    if isinstance(languages, Mapping):
+        if dev is not None and (not isinstance(dev, Mapping) or set(dev) != set(languages)):
+            raise unfit("dev", "a value for each of the languages", dev)
+        named, of_dev = {**languages}, {**(dev or {})}
+    else:
+        words = tuple(dev or ())
+        by_name, dev_by_name = _read_named(languages, "RUN"), _read_named(words, "--dev")
+        if by_name is None or (words and dev_by_name is None):
+            if dev_by_name is not None or by_name is not None:
+                raise UsageError("RUN and --dev need names of languages both, as in en=PATH, or neither")
+            return _by_name(languages), _by_name(words)
+        if dev_by_name and (other := set(by_name) ^ set(dev_by_name)):
+            raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
+        named, of_dev = by_name, dev_by_name or {}
+    in_order = {name: of_dev[name] for name in named} if of_dev else {}
+    counting = _with_options_of_runs([*named.values(), *in_order.values()], given)
+    counted = partial(_counted, given=counting, executor=executor, listener=listener)
+    return counted(named, ""), counted(in_order, "-dev")
+
+
+def _with_options_of_runs(locations: Iterable[Location], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with those by which the first run among these was cut: texts next to it are counted alike."""
+    home = next((location for location in locations if (location / RUN.manifest).exists()), None)
+    stored = {} if home is None else manifest.require(home).manifest.counting
+    cutting = {name: value for name, value in stored.items() if name not in READING_OPTIONS}
+    return cutting | {name: value for name, value in given.items() if value is not None}
+
+
+def _counted(
+    named: Mapping[str, Location], ending: str, given: Mapping[str, Any], executor: Executor, listener: Listener
+) -> Named:
+    """Return a run for each name: the one it names, or a new one of the text there, next to the output."""
+    names = {option.name for option in fields(CountOptions)} - {"inputs", "weights"}
+    counting, homes = {name: value for name, value in given.items() if name in names}, []
+    for name, path in named.items():
+        home = path
+        if not (path / RUN.manifest).exists():
+            output = _required_output(given, f"{path} is counted")
+            home = output.parent / f"{output.name}-languages" / (re.sub(r"[^\w.-]", "_", name) + ending)
+            options = make_options(CountOptions, {**counting, "inputs": [str(path)], "output": home})
+            run_count(options, executor, listener)
+        homes.append((name, home))
+    return homes
+
+
+def _required_output(given: Mapping[str, Any], why: str) -> Location:
+    """Return the output; `UsageError` without one."""
+    output = making_of(given).output
+    if output is None:
+        raise UsageError(f"parity needs --output DIR: {why} next to it")
+    return output
+
+
+def _make_plain(mixed: Sequence[Weighted], given: Mapping[str, Any], executor: Executor, listener: Listener) -> None:
+    """Make the run of the same counts and weights with plain merges, unless it is there."""
+    if given.get("stop_at_saving"):
+        raise UsageError("--compare-plain compares vocabularies of one size: leave --stop-at-saving out")
+    home = measured.plain_of(_required_output(given, "the run with plain merges is made"))
+    making = making_of({**given, "output": home})
+    weights = [one.shown_weight for one in mixed]
+    run_combine([location(one.run) for one in mixed], weights, making, executor, listener)
+    run_merge(home, _merging_of(given), executor, listener)
+
+
+def _merging_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of merging."""
+    return {name: value for name, value in given.items() if name not in ("output", *READING_OPTIONS)}
+
+
+def _runs(languages: Named, of_what: str) -> list[Run]:
+    """Return the runs of languages; `UsageError` if one is named twice."""
+    homes = [home for _, home in languages]
+    for index, home in enumerate(homes):
+        if any(same_location(home, other) for other in homes[:index]):
+            raise UsageError(f"{of_what} {home} is named twice: a language has one run")
+    return [manifest.require(home) for home in homes]
+
+
+def _language(named_run: tuple[str, Location], run: Run, weight: tuple[int, int] = (1, 1)) -> Language:
+    return Language(named_run[0], absolute(run.counter_path), run.manifest.counter_fingerprint(), weight)

@@ -1,0 +1,1 @@
+"""Extension: several vocabulary sizes and mixtures of runs, tried and compared."""

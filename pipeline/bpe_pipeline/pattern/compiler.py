@@ -1,0 +1,53 @@
+"""The whole compiler: text -> tree -> program -> automaton -> tables."""
+
+from array import array
+
+from bpe_pipeline.base.errors import PatternError
+from bpe_pipeline.pattern.automaton import Machine, Program
+from bpe_pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, point_at, require_valid
+from bpe_pipeline.pattern.classes import Refusal
+from bpe_pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
+from bpe_pipeline.pattern.fold import Folded
+from bpe_pipeline.pattern.parse import parse
+from bpe_pipeline.pattern.presets import named
+
+
+def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
+    """Compile a preset's name or an expression, in some seconds; `PatternError` if it can match the empty string."""
+    if THEN in pattern or THEN_LETTERS in pattern:  # of several steps
+        first, *last = pattern.split(THEN_LETTERS)
+        return in_sequence(list(map(compile_pattern, first.split(THEN))), list(map(compile_pattern, last)))
+    preset = named(pattern)
+    name, expression = (preset.name, preset.expression) if preset else (None, pattern)
+    if name is None:
+        require_valid(expression)
+    tables = refusal = None
+    try:
+        tables = _tables(expression)
+    except Refusal as reason:
+        refusal = point_at(reason.reason, expression, reason.position)
+    except RecursionError:
+        refusal = "its long chain of parts"
+    return CompiledPattern(name, expression, tables, refusal, timeout_s=timeout_s)
+
+
+def _tables(expression: str) -> AutomatonTables:
+    """Return the tables of an expression of the subset; raise `Refusal` for another, or if they grow too large."""
+    machine = Machine(Program(parse(expression)))
+    if any(matched for _, matched in machine.row(machine.start)):
+        raise PatternError(
+            f"the pattern {expression!r} can match the empty string; a pre-token has at least one character"
+        )
+    plain = machine.table()
+    folded = Folded(machine)
+    return AutomatonTables(
+        class_starts=array("I", machine.partition.starts).tobytes(),
+        class_ids=machine.partition.ids,
+        classes=machine.classes,
+        plain=array("H", [entry for line in plain for entry in line]).tobytes(),
+        folded=array("I", [entry for line in folded.table for entry in line]).tobytes(),
+        tentative=bytes(state.tentative for state in folded.order),
+        provable=folded.provable_pairs(),
+        ahead=bytes(entry for line in machine.ahead.table for entry in line) if machine.ahead else b"",
+        variants=machine.ahead.variant_table() if machine.ahead else b"",
+    )

@@ -1,0 +1,91 @@
+"""The result of encoding: what was read and written as shards, and how long it took."""
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bpe_pipeline.base.units import format_bytes, format_count
+from bpe_pipeline.corpus.skipped_or_altered import in_one_line, in_words
+from bpe_pipeline.executors import ClusterUse
+from bpe_pipeline.reports.parts import Part, Rows
+from bpe_pipeline.reports.result import Result, time_and_memory
+from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
+from bpe_pipeline.storage import Location
+
+_APART = "keep the documents of a row apart in batches without attention_mask, in a model with use_cache=False"
+_AMOUNTS = ("padded", "truncated", "dropped")
+
+
+@dataclass(frozen=True)
+class EncodingSummary(Result):
+    """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone.
+
+    tokenizer: its location, if it has one: then the next command is shown.
+    """
+
+    directory: Location
+    corpus: EncodedCorpus
+    times: dict[str, float | None]
+    peak_memory_bytes: int
+    retries: int
+    cluster: ClusterUse | None = None
+    tokenizer: Location | None = None
+    part: PartDone | None = None  # of a command with --part: the corpus is then what its chunks hold
+
+    event = "summary"
+
+    @property
+    def brief(self) -> str:
+        """The directory of the shards."""
+        return str(self.directory)
+
+    def shown(self) -> Iterable[Part]:
+        """Return at most nine rows."""
+        if self.part is not None:
+            yield Rows(self._rows_of_part(self.part))
+            return
+        corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
+        once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
+        rate = f" ({corpus.bytes_per_token:.3f} bytes of text each" if once and corpus.bytes_per_token else ""
+        rate += "" if not rate else ")" if corpus.text_tokens == corpus.tokens else ", special tokens aside)"
+        shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
+        if corpus.kind == "bin of uint32":
+            shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
+        validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
+        how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
+        decode = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
+        has_positions = corpus.made_by is None and "position_ids" in (corpus.columns or {})
+        yield Rows(
+            (
+                ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
+                ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
+                ("left out", str(corpus.not_taken)),
+                ("skipped/altered", in_one_line(in_words(corpus.losses), f"bpe-pipeline info {self.directory}")),
+                ("tokens", f"{corpus.tokens:,}{rate}"),
+                ("validation", f"{validation:,} of these tokens" if validation else ""),
+                ("rows", "" if corpus.pack is None else _packed(corpus)),
+                ("position_ids", _APART if has_positions else ""),
+                ("documents", (corpus.separator and f"{corpus.separator} (id {corpus.separator_id}) {how}") or ""),
+                ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
+                ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
+            )
+        )
+
+    def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
+        of_part = f"{format_bytes(self.corpus.read_bytes)}, {format_count(self.corpus.documents, 'documents')}"
+        return (
+            ("shards", self.directory),
+            ("text of the part", f"{of_part}, {format_count(self.corpus.tokens, 'tokens')}"),
+            ("skipped/altered", list(map(str, in_words(self.corpus.losses)))),
+            ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
+            *part.rows(),
+        )
+
+
+def _packed(corpus: EncodedCorpus) -> str:
+    """Say how documents were packed, and what that cost."""
+    known = [name for name in _AMOUNTS if any(getattr(shard, name) is not None for shard in corpus.shards)]
+    amounts = ((name, sum(getattr(shard, name) or 0 for shard in corpus.shards)) for name in known)
+    rows = sum(shard.samples for shard in corpus.shards)
+    return ", ".join([f"{rows:,} by {corpus.pack}", *(f"{count:,} tokens {name}" for name, count in amounts)])

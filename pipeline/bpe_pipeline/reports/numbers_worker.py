@@ -1,0 +1,285 @@
+"""The numbers of the report, as report.json stores them, computed in a worker process.
+
+Memory and time grow with the vocabulary and the sample, not with the corpus.
+"""
+
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from bpe_pipeline.base import machine
+from bpe_pipeline.corpus.sampling import Choice, Drawn, read_chosen
+from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
+from bpe_pipeline.counts.counter_file import open_counter
+from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.reports import numbers
+from bpe_pipeline.reports.formulas import gini
+from bpe_pipeline.reports.measure import SampleText, TextMeasures, measure, source_names
+from bpe_pipeline.reports.numbers import Cut, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
+from bpe_pipeline.reports.record import MeasuredTokenizer, is_byte_alone
+from bpe_pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
+from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.run.patterns import pattern_of
+from bpe_pipeline.storage import Location
+from bpe_pipeline.tokenizer.encode import TextEncoder
+from bpe_pipeline.tokenizer.export import Trained
+from bpe_pipeline.tokenizer.model import Model
+
+_CURVE_STEPS = 160
+_CURVE_BYTES = 11 << 20  # more of a sample is not encoded for each size
+
+
+@dataclass(frozen=True)
+class NumbersTask:
+    """What to compute numbers of. trained: its first vocabulary size, its pattern without the native automaton.
+
+    written_roles: what reads the roles of the tokenizer from its files, if it was written before. compare: names of
+    other tokenizers, and what loads them. description: of the sample. held_out: whether it was not trained on.
+    skip_changed: files that cannot be read any more.
+    """
+
+    trained: Trained
+    choice: Choice
+    text_field: str
+    description: str
+    held_out: bool = False
+    skip_changed: bool = True
+    written_roles: Callable[[Vocabulary], Roles] | None = None
+    compare: tuple[tuple[str, Callable[[], MeasuredTokenizer]], ...] = ()
+    references: tuple[str, ...] = ()  # names in references.json
+    hidden_size: int | None = None
+    weighted: bool = False  # whether the merges' counts are multiplied by weights
+    counters: tuple[tuple[Location, str], ...] = ()  # then those of the text without them, if they are known
+    name: str = "this tokenizer"  # in tables and figures
+
+    def __str__(self) -> str:
+        return "the numbers of this tokenizer"
+
+
+def measured_model(model: Model) -> MeasuredTokenizer:
+    """Return what is measured of a tokenizer of ours."""
+    return MeasuredTokenizer(TextEncoder(model).text_stretches, model.vocabulary.to_dict(), model.vocabulary.size)
+
+
+def compute_numbers(task: NumbersTask) -> Numbers:
+    """Compute all numbers; raises `InputError` for a tokenizer or a held-out file that cannot be read, and
+    `RunDirectoryError` for a tokenizer that was not made from the merge list."""
+    options = task.trained.options
+    learned = task.trained.merges(options.vocab_size[0])
+    model = task.trained.model(options.vocab_size[0])
+    if task.written_roles is not None:
+        model = replace(model, roles=task.written_roles(model.vocabulary))
+    measured = measured_model(model)
+    named = [(task.name, measured), *((name, load()) for name, load in task.compare)]
+    drawn = read_chosen(task.choice.chosen, task.text_field, skip_changed=task.skip_changed)
+    vocabulary = model.vocabulary
+    fixed = vocabulary.size - len(vocabulary.left)
+    uses = _uses(task.trained, model)
+    references = [numbers.REFERENCES[name] for name in task.references]
+    sentences = tuple(
+        _sentence(
+            language, text, [one for _, one in named], [reference["tokens"][language] for reference in references]
+        )
+        for language, text in numbers.SENTENCES.items()
+    )
+    parallel = [sentence.counts for sentence in sentences if sentence.language in numbers.PARALLEL]
+    return Numbers(
+        tokenizers=tuple((name, one.size) for name, one in named),
+        vocabulary=vocabulary_numbers(vocabulary, special_tokens(model), model.unreachable_tokens(), uses),
+        shapes=tuple(numbers.Shape(*shape(one.vocab)) for _, one in named),
+        merged=replace(
+            merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
+            last_count=_last_count(task, model, learned),
+            weighted=task.weighted and not task.counters,
+        ),
+        sample=_sample(task, model, drawn, named),
+        references=tuple(
+            numbers.Reference(name, one["vocab_size"], one["source"])
+            for name, one in zip(task.references, references, strict=True)
+        ),
+        sentences=sentences,
+        ginis=tuple(map(gini, zip(*parallel, strict=True))),
+        machine=machine.describe(),
+        hidden_size=task.hidden_size,
+        listing=listing(measured.vocab, uses),
+        unread=tuple(sorted({one.file.path for one in task.choice.chosen} - {one.path for one in drawn})),
+    )
+
+
+def special_tokens(model: Model) -> tuple[SpecialToken, ...]:
+    """List special tokens with their ids and what they are for."""
+    roles = {"bos": model.bos_token, "eos": model.eos_token, "pad": model.pad_token, "separator": model.separator}
+    return tuple(
+        SpecialToken(text, id_, ", ".join(role for role, named in roles.items() if named == text))
+        for text, id_ in model.vocabulary.special_tokens.items()
+    )
+
+
+def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
+    """Return how often each merged token occurs in the training corpus; None for superwords, whose pre-tokens
+    differ."""
+    if trained.options.first_stage is not None:
+        return None
+    result = model.vocabulary.result
+    first = trained.learned.first(len(result))
+    return token_uses(first.left, first.right, first.joined, result)
+
+
+def _last_count(task: NumbersTask, model: Model, learned: MergeList) -> int:
+    """Return how often the last pair occurred in the text itself, if that is known, else in the counts."""
+    if not task.counters or not learned.counts:
+        return learned.counts[-1] if learned.counts else 0
+    times, last = 0, model.vocabulary.result[len(learned) - 1]
+    for path, fingerprint in task.counters:
+        with open_counter(path, fingerprint=fingerprint) as counter:
+            times += model.uses(counter.read_all())[last]
+    return times
+
+
+def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes:
+    """Return every token as the page's search reads it: compressed JSON of ids, texts and occurrences (-1: unknown)."""
+    known = uses or {}
+    texts = [readable(token) for token in vocab.values()]
+    return zlib.compress(json.dumps([list(vocab), texts, [known.get(id_, -1) for id_ in vocab]]).encode(), 4)
+
+
+def merge_numbers(
+    counts: Sequence[int], joined: Sequence[int], total_bytes: int, fixed: int, vocab_size: int
+) -> MergeNumbers:
+    """Compute bytes per token at every vocabulary size, exactly, without reading the corpus again.
+
+    Each merge joins `joined` pairs, so after n merges the corpus has `total_bytes - sum(joined[:n])` tokens. fixed: ids
+    that are not merges, the bytes and special tokens.
+    """
+    tokens = [total_bytes, *(total_bytes - done for done in accumulate(joined))]
+
+    def at(size: int) -> SizePoint:
+        now, half = tokens[size - fixed], size // 2 - fixed
+        saved = 1 - now / tokens[half] if half >= 0 and tokens[half] else None
+        return SizePoint(size, now, total_bytes / now if now else 0.0, saved)
+
+    largest = fixed + len(joined)
+    marked = sorted({size for size in (*numbers.MARKED_SIZES, vocab_size) if fixed <= size <= largest})
+    return MergeNumbers(
+        merges=len(joined),
+        bytes=total_bytes,
+        curve=tuple(map(at, sorted({*logarithmic(fixed, largest), *marked}))),
+        marked=tuple(map(at, marked)),
+        ranks=tuple((rank, counts[rank - 1]) for rank in logarithmic(1, len(counts))),
+    )
+
+
+def logarithmic(first: int, last: int) -> list[int]:
+    """Return whole numbers from `first` to `last`, both included, about evenly on a logarithmic scale.
+
+    >>> logarithmic(1, 4)
+    [1, 2, 3, 4]
+    """
+    if last < first:
+        return []
+    return sorted({round(first * (last / first) ** (step / _CURVE_STEPS)) for step in range(_CURVE_STEPS + 1)})
+
+
+def _sample(
+    task: NumbersTask, model: Model, drawn: Sequence[Drawn], named: Sequence[tuple[str, MeasuredTokenizer]]
+) -> Sample | None:
+    of_text = ((text, id_) for text, id_ in model.vocabulary.special_tokens.items() if id_ in model.special_ids)
+    texts, others = sample_text(task.choice, drawn, sorted((text for text, _ in of_text), key=len, reverse=True))
+    if not any(text for _, text in texts.texts):
+        return None
+    measured, losses = measure(named, texts), Tally()
+    for one in drawn:
+        losses.add("replacements", one.replaced, [one.path])
+    return Sample(
+        held_out=task.held_out,
+        description=task.description + others + "".join(f" {altered}." for altered in in_words(losses.kinds)),
+        bytes=measured[0].whole.bytes,
+        texts=len(drawn),
+        tokenizers=measured,
+        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
+        parallel=task.choice.languages if texts.same else (),
+        curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
+        first_stage=_first_stage(task.trained, texts.texts),
+        losses=losses.kinds,
+    )
+
+
+def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str] = ()) -> tuple[SampleText, str]:
+    """Return the texts to measure, without special tokens, and what differs between files of languages, in words."""
+    named = {**source_names([one.path for one in drawn]), **choice.names}
+    # Special tokens are not words, and other tokenizers have other ones.
+    split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
+    if not choice.languages:
+        return SampleText([(named[one.path], text) for one in drawn for text in split(one.text) if text]), ""
+    plain = {one.file.path for one in choice.chosen if one.file.format == "text"}
+    texts = [
+        (named[one.path], " ".join(split(text)))
+        for one in drawn
+        for text in (one.text.removesuffix("\n").split("\n") if one.path in plain else [one.text])
+    ]
+    lines = Counter(name for name, _ in texts)
+    same = len({lines[name] for name in choice.languages}) == 1
+    counted = ", ".join(f"{name} {lines[name]:,}" for name in choice.languages)
+    others = "" if same else f" Their lines differ ({counted}): they are no translations of each other."
+    return SampleText(texts, choice.languages, same), others
+
+
+def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """Count the tokens of each source before superwords; of no source if there are none."""
+    tokens, options = Counter[str](), trained.options
+    if options.first_stage is not None:
+        learned = trained.learned.first(options.first_stage - 256)
+        vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
+        encode = measured_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode
+        for source, text in texts:
+            tokens[source] += len(encode(text))
+    return dict(tokens)
+
+
+def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasures) -> tuple[tuple[int, float], ...]:
+    """Encode the sample, or some texts of a large one, with the first merges alone: for each usual size up to this one.
+
+    With superwords there is none.
+    """
+    options = task.trained.options
+    own = options.vocab_size[0]
+    least = own - options.special.merge_budget(own)
+    sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
+    rate, some = whole.numbers.get("bytes_per_token", 0), texts[:: 1 + whole.bytes // _CURVE_BYTES]
+    full = _tokens(task.trained.model(own), some) if sizes and len(some) < len(texts) else whole.tokens
+    points = tuple((size, round(rate * full / max(_tokens(task.trained.model(size), some), 1), 4)) for size in sizes)
+    return (*points, (own, round(rate, 4))) if points else ()
+
+
+def _tokens(model: Model, texts: Sequence[tuple[str, str]]) -> int:
+    encode = measured_model(model).encode
+    return sum(len(encode(text)) for _, text in texts)
+
+
+def _sentence(
+    language: str, text: str, tokenizers: Sequence[MeasuredTokenizer], others: Sequence[int]
+) -> SentenceTokens:
+    encoded = [tokenizer.encode(text) for tokenizer in tokenizers]
+    cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
+    fallback = tuple(
+        sum(map(is_byte_alone, (one.vocab[id_] for id_ in ids))) / max(len(ids), 1)
+        for ids, one in zip(encoded, tokenizers, strict=True)
+    )
+    return SentenceTokens(language, text, cuts, (*map(len, encoded), *others), fallback)
+
+
+def _cut(encoded: Sequence[int], vocab: Mapping[int, bytes]) -> Cut:
+    listed: list[tuple[tuple[int, ...], str]] = []
+    ids: tuple[int, ...] = ()
+    for id_ in encoded:
+        ids += (id_,)
+        together = b"".join(vocab[one] for one in ids)
+        if "\ufffd" not in together.decode(errors="replace"):  # no character continues in the next token
+            listed.append((ids, readable(together)))
+            ids = ()
+    return tuple(listed)

@@ -1,0 +1,265 @@
+"""The results of commands that train or encode: what was read, learned and written, and how long it took.
+
+A report is a summary with the numbers of the tokenizer: report.json stores it; text, page and model card show it.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bpe_pipeline.base.printable import printable_lines
+from bpe_pipeline.base.units import format_bytes, format_count
+from bpe_pipeline.corpus.skipped_or_altered import in_one_line
+from bpe_pipeline.counts.chunk_statistics import CorpusFacts
+from bpe_pipeline.executors import ClusterUse
+from bpe_pipeline.reports.figure import Figure
+from bpe_pipeline.reports.numbers import Numbers
+from bpe_pipeline.reports.parts import Part, Rows, Table
+from bpe_pipeline.reports.result import Advice, Result, plain, time_and_memory
+from bpe_pipeline.reports.tables import mixture_table, sections
+from bpe_pipeline.reports.verdict import recommended_size, verdict
+from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.run.stored import stored
+from bpe_pipeline.storage import Location
+from bpe_pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
+
+
+@dataclass(frozen=True)
+class OtherSize:
+    """One more vocabulary cut from the same merge list."""
+
+    vocabulary: VocabularyFacts
+    tokenizer_directory: Location
+    written: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """What an extension adds to a report: facts and tables, of which the terminal shows the first, and numbers for
+    JSON.
+
+    figures: of the page, next to those of languages; verdict: question -> answer, in place of the report's own.
+    """
+
+    rows: tuple[tuple[str, str], ...] = ()
+    numbers: dict[str, Any] = field(default_factory=dict)
+    tables: tuple[Table, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    verdict: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary(Result):
+    """One run of a command. Of several vocabulary sizes, `vocabulary` is the first that was asked for."""
+
+    directory: Location
+    pattern: str
+    corpus: CorpusFacts
+    vocabulary: VocabularyFacts | None = None
+    tokenizer_directory: Location | None = None
+    written: tuple[str, ...] = ()  # names of the files in the tokenizer directory
+    refused: dict[str, str] = field(default_factory=dict)  # export format -> reason
+    stages: dict[str, float | None] = field(default_factory=dict)  # name -> seconds; None: kept from an earlier run
+    peak_memory_bytes: int = 0
+    nodes: int = 0  # cluster nodes that had work; 0: this machine alone
+    peak_node_bytes: int = 0  # of all workers of the fullest node together
+    retries: int = 0  # tasks repeated because their worker process failed
+    other_sizes: tuple[OtherSize, ...] = ()
+    stage_peak_bytes: dict[str, int] = field(default_factory=dict)  # of all processes together during a stage
+    report: str = ""  # path of the report, with a hint if it lacks plots
+    sections: tuple[Section, ...] = ()
+    changed_ids: dict[str, str] = field(default_factory=dict)  # of tokenizers that were replaced, in words
+    removed: tuple[str, ...] = ()  # directories of tokenizers that were not made again
+    part: PartDone | None = None  # of a command with --part: the corpus is then what its chunks hold
+
+    @property
+    def tokenizer_directories(self) -> tuple[Location, ...]:
+        """Every tokenizer written, in the order in which the sizes were asked for."""
+        first = () if self.tokenizer_directory is None else (self.tokenizer_directory,)
+        return first + tuple(other.tokenizer_directory for other in self.other_sizes)
+
+    event = "summary"
+
+    @property
+    def brief(self) -> str:
+        """The tokenizer directories, or the run directory if there are none."""
+        return printable_lines(self.tokenizer_directories or [self.directory])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for `--log-json` and report.json."""
+        rate = None if self.vocabulary is None else self.vocabulary.bytes_per_token
+        return {**super().to_json(), "bytes_per_token": rate}
+
+    def shown(self) -> Iterable[Part]:
+        """Return at most eight rows; `rows(whole=True)` has more."""
+        yield Rows(self.rows())
+        yield from mixture_table(self.corpus)
+        yield from (table for section in self.sections for table in section.tables[:1])
+
+    def rows(self, *, whole: bool = False) -> tuple[tuple[str, object], ...]:
+        """Return what was done and the next command; whole: all that the report says, a fact a row."""
+        corpus, vocabulary = self.corpus, self.vocabulary
+        if self.part is not None:
+            return self._rows_of_part(self.part)
+        different = f"{corpus.pre_tokens:,} pre-tokens, of which {corpus.different_pre_tokens:,} are different"
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        return (
+            ("run", self.directory if whole else ""),
+            ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
+            ("left out", str(corpus.not_taken)),
+            ("skipped/altered", corpus.losses if whole else in_one_line(corpus.losses, "report.txt")),
+            ("newer characters", corpus.newer_characters() if whole else ""),
+            ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),
+            ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
+            *(row for section in self.sections for row in section.rows[: None if whole else 1]),
+            (
+                "time",
+                time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else "",
+            ),
+            ("run", self.directory if vocabulary is None and not whole else ""),
+            *self._written(whole=whole),
+            ("ids changed", [f"{name}: {text}" for name, text in self.changed_ids.items()]),
+            ("removed", ", ".join(self.removed)),
+            *((f"no {name} files", reason) for name, reason in self.refused.items() if whole),
+            ("report", "" if whole else self.report),
+            ("next", self._next_commands()[: None if whole else 1]),
+        )
+
+    def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
+        of_part = f"{format_bytes(self.corpus.bytes)}, {format_count(self.corpus.documents, 'documents')}"
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        return (
+            ("run", self.directory),
+            ("text of the part" if part.unit == "chunks" else "text", f"{of_part} (pattern {self.pattern})"),
+            ("skipped/altered", self.corpus.losses),
+            ("time", time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)),
+            *part.rows(),
+        )
+
+    def _written(self, *, whole: bool) -> Iterable[tuple[str, object]]:
+        """Return where the tokenizers are: in one row, or with the files of the first and a row for each other size."""
+        if self.tokenizer_directory is None:
+            return []
+        files = ", ".join(self.written) if whole else format_count(len(self.written), "files")
+        first, others = f"{self.tokenizer_directory} ({files})", list[str]()
+        for other in self.other_sizes:
+            rate = other.vocabulary.bytes_per_token
+            known = [f"{other.vocabulary.vocab_size:,} tokens"] * whole + [f"{rate:.3f} bytes per token"] * bool(rate)
+            others.append(f"{other.tokenizer_directory}" + (f" ({', '.join(known)})" if known else ""))
+        if whole:
+            return [("tokenizer", first), ("other sizes", others)]
+        return [("tokenizer", ", ".join([first, *others]))]
+
+    def _next_commands(self) -> list[str]:
+        """Return the commands that make sense next, the first one first."""
+        merge = f"bpe-pipeline merge {shlex.quote(str(self.directory))} --vocab-size"
+        if self.vocabulary is None:
+            return [f"{merge} 32000"]
+        sizes = {self.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
+        another = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
+        tokenizer = shlex.quote(str(self.tokenizer_directory))
+        return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
+
+
+def _read(corpus: CorpusFacts) -> Iterator[str]:
+    """Say what was read."""
+    if corpus.source:
+        yield f"counts from {corpus.source}"
+    if corpus.bytes or not corpus.source:  # the corpus of imported counts is unknown
+        files = [format_count(corpus.files, "files")] if corpus.files else []
+        yield ", ".join([*files, format_bytes(corpus.bytes), format_count(corpus.documents, "documents")])
+    if corpus.weights:
+        yield f"weights {corpus.weights}"
+
+
+def _kinds(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> str:
+    special = f"{len(vocabulary.special_tokens)} special" if vocabulary.special_tokens else "no special tokens"
+    words = f", {vocabulary.superwords:,} of several words" if vocabulary.superwords else ""
+    merges = format_count(vocabulary.merges, "merges")
+    stopped = vocabulary.stopped.removeprefix(f"{AT_SIZE}; ")
+    weighted = ", counted with the weights" if corpus.weighted and "occurred" in stopped else ""
+    return f"{vocabulary.vocab_size:,} tokens (256 bytes, {merges}{words}, {special}); {stopped}{weighted}"
+
+
+def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
+    """Yield the bytes per token, and what was left out of them."""
+    rate, text = (
+        vocabulary.bytes_per_token,
+        "the text that was kept" if vocabulary.left_out_pre_tokens else "this corpus",
+    )
+    yield f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"
+    if vocabulary.left_out_pre_tokens:
+        share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
+        of_all = f"{vocabulary.left_out_pre_tokens:,} of {corpus.different_pre_tokens:,} different pre-tokens"
+        yield f"{of_all}, too rare for --min-pre-token-count: {share:.2%} of the text"
+
+
+@dataclass(frozen=True)
+class Report(Result):
+    """The summary of a command, the numbers of its tokenizer, and the checks of exported files by their directory.
+
+    made_by: the words of the command that makes it again, of a report with more than a plain one has.
+    """
+
+    summary: Summary
+    numbers: Numbers | None = None
+    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
+    made_by: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Report":
+        """Read what `to_json` returned; TypeError, ValueError, KeyError or AttributeError for anything else."""
+        numbers = None if document["numbers"] is None else stored(Numbers, document["numbers"])
+        checks = stored(dict[str, tuple[Check, ...]], document.get("checks", {}))
+        made_by = stored(tuple[str, ...], document.get("made_by", []))
+        return cls(stored(Summary, document), numbers, checks, made_by)
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Input that was skipped or altered, in words."""
+        return tuple(map(str, self.summary.corpus.losses))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields of the summary, with `numbers`, and with `checks` and `made_by` if there are any."""
+        more = {name: plain(one) for name in ("checks", "made_by") if (one := getattr(self, name))}
+        return {**self.summary.to_json(), **more, "advice": plain(self.advice), "numbers": plain(self.numbers)}
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """Which size to take, and what extensions recommend."""
+        numbers = self.numbers
+        size = () if numbers is None else (recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
+        return (*size, *(one for section in self.summary.sections for one in section.advice))
+
+    @property
+    def added_figures(self) -> tuple[Figure, ...]:
+        """The figures of extensions."""
+        return tuple(figure for section in self.summary.sections for figure in section.figures)
+
+    @property
+    def added_tables(self) -> tuple[Table, ...]:
+        """The mixture of inputs or runs, and the tables of extensions."""
+        of_extensions = (table for section in self.summary.sections for table in section.tables)
+        return (*mixture_table(self.summary.corpus), *of_extensions)
+
+    @property
+    def verdict(self) -> tuple[tuple[str, str], ...]:
+        """The questions that the report answers first; none without numbers."""
+        answers = {name: answer for section in self.summary.sections for name, answer in section.verdict.items()}
+        return () if self.numbers is None else verdict(self.numbers, self.skipped, answers)
+
+    def parts(self) -> dict[str, list[Part]]:
+        """Return what is shown of the numbers, by the section of the page; nothing without any."""
+        if self.numbers is None:
+            return {}
+        first: dict[str, list[Part]] = {"verdict": [Rows(self.verdict, "Verdict")], "lead": [*self.added_tables]}
+        return first | sections(self.numbers, self.skipped)
+
+    def shown(self) -> Iterable[Part]:
+        """Return the facts of the summary, and the numbers."""
+        checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
+        yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
+        parts = self.parts().values() or [self.added_tables]
+        yield from (part for of_section in parts for part in of_section)

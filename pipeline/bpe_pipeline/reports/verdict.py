@@ -1,0 +1,179 @@
+"""The verdict: five questions that a report answers first, and the size that it recommends."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+
+from bpe_pipeline.base.units import format_count, format_share
+from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
+from bpe_pipeline.reports.formulas import gini
+from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, SentenceTokens, same_text
+from bpe_pipeline.reports.result import Advice, prices
+from bpe_pipeline.reports.tokens import BROKEN, script_of_character
+
+WHO_PAYS, SKIPPED = "Who pays", "Skipped input"  # questions
+_MOST_LANGUAGES, _MOST_SCRIPTS = 3, 4
+_TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
+_LEAST_SHARE, _LEAST_OF_SENTENCE = 0.001, 0.25  # of the corpus, so that it has a script; of a sentence's letters
+_ASCII_LETTERS = 52  # which are tokens of every vocabulary
+
+
+def verdict(
+    numbers: Numbers, skipped: Sequence[str], answers: Mapping[str, str] = MappingProxyType({})
+) -> tuple[tuple[str, str], ...]:
+    """Return five rows of a question and its answer, and more of extensions: the report begins with them.
+
+    skipped: input that was skipped or altered. answers: of extensions, which replace all but what held-out text says.
+
+    The size is recommended as `sweep` does without a model: the smallest one from which on no doubling saves 5 % of the
+    tokens of the training corpus.
+    """
+    lost = [one.partition(" (first: ")[0] for one in skipped]
+    who_pays = _languages(numbers)
+    rows = {
+        "How short": _rate(numbers),
+        "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
+        WHO_PAYS: who_pays,
+        "Broken tokens": _broken(numbers),
+        SKIPPED: "; ".join([*lost, *filter(None, [rewritten(numbers)])]) or "nothing was skipped or altered",
+        **answers,
+        **({WHO_PAYS: who_pays} if _is_parallel(numbers) else {}),
+    }
+    return tuple(rows.items())
+
+
+def _is_parallel(numbers: Numbers) -> bool:
+    return numbers.sample is not None and bool(numbers.sample.parallel)
+
+
+def _rate(numbers: Numbers) -> str:
+    size = numbers.tokenizers[0][1]
+    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
+    words = [f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"]
+    if numbers.sample is not None and len(numbers.tokenizers) > 1:
+        mine, *theirs = (tokenizer.whole for tokenizer in numbers.sample.tokenizers)
+        lost = [int(one.numbers.get("lost", 0)) for one in (mine, *theirs)]
+        kept = [1 - Fraction(one, max(text.bytes, 1)) for one, text in zip(lost, (mine, *theirs), strict=True)]
+        compared = " and ".join(
+            _against(mine.tokens * share, one.tokens * kept[0], *named)
+            + (f", for what {named[0]} keeps: it loses {bytes_lost:,} bytes" if bytes_lost else limits)
+            for one, share, bytes_lost, limits, named in zip(
+                theirs, kept[1:], lost[1:], _limits(numbers.sample), numbers.tokenizers[1:], strict=True
+            )
+        )
+        words.append(f"on the sample {compared}")
+    if numbers.references and (sentences := sentences_of_corpus(numbers)):
+        own, *others = (sum(column) for column in zip(*(sentence.counts for sentence in sentences), strict=True))
+        of_references = others[len(numbers.tokenizers) - 1 :]
+        named = [(reference.name, reference.vocab_size) for reference in numbers.references]
+        compared = " and ".join(_against(own, tokens, *one) for tokens, one in zip(of_references, named, strict=True))
+        words.append(f"on {format_count(len(sentences), 'sentences')} in scripts of this corpus {compared}")
+    return "; ".join(words)
+
+
+def _limits(sample: Sample) -> list[str]:
+    """Return the limits of the difference to each other tokenizer, in words; empty with few documents."""
+    intervals = (one.against.interval for one in sample.tokenizers if one.against is not None)
+    return ["" if one is None else f" ({one[0] - 1:+.1%} to {one[1] - 1:+.1%})" for one in intervals]
+
+
+def _against(own: Fraction | int, other: Fraction | int, name: str, size: int) -> str:
+    named = f"{name}, {_thousands(size)} tokens"
+    if not other or own == other:
+        return f"as many tokens as {named}"
+    share = format_share(abs(1 - float(own / other)), ".0%")
+    return f"{share} {'fewer' if own < other else 'more'} tokens than {named}"
+
+
+def _thousands(size: int) -> str:
+    """Return a vocabulary size as people say it.
+
+    >>> _thousands(200_019), _thousands(1500), _thousands(999)
+    ('200k', '1.5k', '999')
+    """
+    return f"{size:,}" if size < 1000 else f"{size / 1000:.0f}k" if size >= 10_000 else f"{size / 1000:.2g}k"
+
+
+def sentences_of_corpus(numbers: Numbers) -> list[SentenceTokens]:
+    """Return those of the built-in sentences in whose scripts the corpus is, by its sample and the tokens learned."""
+    scripts = Counter(numbers.shapes[0].scripts)
+    scripts["Latin"] -= _ASCII_LETTERS
+    known = [scripts]
+    if numbers.sample is not None and not numbers.sample.held_out:
+        known.append(Counter({script.name: script.bytes for script in numbers.sample.tokenizers[0].scripts}))
+    present = {name for one in known for name, count in one.items() if count > _LEAST_SHARE * one.total()}
+    return [sentence for sentence in numbers.sentences if _scripts_of(sentence.text) <= present]
+
+
+def _scripts_of(text: str) -> set[str]:
+    """Return the scripts of a good part of a text's letters.
+
+    >>> sorted(_scripts_of("\u591c\u306e\u3046\u3061")), _scripts_of("12 e\u0301!")
+    (['Han', 'Hiragana'], {'Latin'})
+    """
+    letters = Counter(script_of_character(letter) for letter in text if letter.isalpha())
+    return {script for script, count in letters.items() if count >= _LEAST_OF_SENTENCE * letters.total()}
+
+
+def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
+    """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
+    doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
+    tokens, savings = {one.vocab_size: one.tokens for one in doublings}, [one.saved or 0.0 for one in doublings[1:]]
+    last = merged.last_count
+    saved = {one.vocab_size: one.saved for one in doublings[1:]}
+    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, "last_count": last}
+    if (first := enough_from(savings, LEAST_SAVING)) is not None:
+        enough, most = doublings[first].vocab_size, max(savings[first:])
+        because = f"{enough:,} is enough: doubling it saves {savings[first]:.1%} of the tokens, less than "
+        because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, enough))))
+        larger = doublings[1 + max(at for at, one in enumerate(savings) if one == most)].vocab_size
+        unless = f"with a limit of {most:.1%} it would be {larger:,}"
+        return Advice("size", f"{enough:,}", because, unless, evidence=evidence)
+    take = f"{vocab_size:,}"
+    if not merged.ranks:
+        return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
+    times = format_count(last, "times") + " in the weighted counts" * merged.weighted
+    if last < LEAST_COUNT:
+        because = f"{take} is too large for this text: its last pair occurred {times}, fewer than {LEAST_COUNT}"
+        return Advice("size", f"less than {take}", because, evidence=evidence)
+    least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
+    known = "" if least is None else f": the last doubling saved {least:.1%}"
+    because = f"{take} or more{known}; its last pair still occurred {times}"
+    unless = "" if least is None else f"limit {LEAST_SAVING:.0%}: smaller only above {least:.1%}"
+    return Advice("size", f"{take} or more", because, unless, evidence=evidence)
+
+
+def _languages(numbers: Numbers) -> str:
+    """Compare the languages of held-out files, else those of the sentences that the corpus has."""
+    same, is_measured = same_text(numbers), _is_parallel(numbers)
+    of_corpus = {one.language for one in sentences_of_corpus(numbers)} | {same.reference}
+    listed = {name: counts[0] for name, counts in same.counts.items() if is_measured or name in of_corpus}
+    reference = max(listed[same.reference], 1)
+    paying = sorted(((tokens / reference, name) for name, tokens in listed.items()), reverse=True)
+    named = [f"{name} {times:.1f}" for times, name in paying[:_MOST_LANGUAGES] if times >= _TIMES_ENGLISH]
+    what = f"times the tokens of {same.reference} for the same {'held-out text' if is_measured else 'sentence'}"
+    others = len(same.counts) - len(listed)
+    without = f"; {others} of the sentences are in scripts that this corpus lacks" if others else ""
+    if not named:
+        return f"no language takes {_TIMES_ENGLISH} {what}{without}"
+    return f"{', '.join(named)} {what}; Gini {gini(list(listed.values())) or 0:.2f}{without}"
+
+
+def rewritten(numbers: Numbers) -> str:
+    """Say how many lines of which scripts in the sample decoding does not return, which NFC rewrites; empty if none."""
+    scripts = () if numbers.sample is None else numbers.sample.tokenizers[0].scripts
+    shares = {one.name: (1 - one.numbers.get("round_trip", 1), int(one.numbers.get("lines", 0))) for one in scripts}
+    most = sorted((of for of in shares.items() if of[1][0] > 0), key=lambda of: (-of[1][0], of[0]))
+    if not most:
+        return ""
+    named = [f"{share:.1%} of {format_count(lines, 'lines')} in {name}" for name, (share, lines) in most]
+    more = [f"and of {len(most) - _MOST_SCRIPTS} more scripts"] if len(most) > _MOST_SCRIPTS else []
+    return f"NFC rewrites {', '.join([*named[:_MOST_SCRIPTS], *more])}"
+
+
+def _broken(numbers: Numbers) -> str:
+    groups = numbers.vocabulary.groups
+    counted = [(groups[name].count, what) for name, what in BROKEN.items() if name in groups]
+    listed = [f"{count:,} {what}" for count, what in counted if count]
+    return f"{', '.join(listed)}, of {format_count(numbers.vocabulary.tokens, 'tokens')}" if listed else "none"

@@ -1,0 +1,348 @@
+"""An owned directory: a run's, or one of shards. It is locked, has a manifest, and deletes only what that lists.
+
+A command writes under *reserved* names only (`counts/`, ...), and refuses to start where other people's files or the
+corpus have such names, links resolved. A file that the manifest lists stays if a link leads to its directory.
+"""
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bpe_pipeline import __version__
+from bpe_pipeline.base.errors import OtherKindError, PipelineError, RunDirectoryError, UsageError, os_error_as
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
+from bpe_pipeline.storage import names_in as stored_names
+from bpe_pipeline.storage.atomic import json_text, make_directory, write_whole
+from bpe_pipeline.storage.holders import OF_PART, PARTS
+
+# What a directory with this manifest is, for other kinds that are asked to work in it.
+HOLDS = {
+    "run.json": "a run",
+    "encoding.json": "a directory of shards",
+    "sweep.json": "a sweep",
+    "made-from.json": "an extended or pruned tokenizer",
+}
+LOG = "log.txt"
+MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
+COARSE = "superwords"  # the directory of the second count
+RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
+_OF_RUN = (*RESULTS, "counts", PARTS, "counter.parquet", COARSE, LOG)
+STANDARD_INPUT = "stdin"  # where copies of standard input are; each is named by the digest of its content
+COPY = re.compile("input-([0-9a-f]{32})")
+
+
+def fingerprint(*parts: object) -> str:
+    """Return a digest of JSON values: 32 hexadecimal digits, the same on every machine."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def new_directory() -> Path:
+    """Make and return the first free one of `runs/001`, `runs/002`, ...; two commands at once get two."""
+    make_directory(Path("runs"))
+    for directory in (Path("runs", f"{number:03d}") for number in itertools.count(1)):
+        refused = os_error_as(RunDirectoryError, f"directory {directory} cannot be made", "give --output")
+        with refused, contextlib.suppress(FileExistsError):
+            directory.mkdir()
+            break
+    return directory
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of owned directory; reserved: the names at its top that commands write."""
+
+    manifest: str
+    reserved: re.Pattern[str]
+    format_version: int
+
+
+RUN: Kind = Kind("run.json", re.compile("|".join([*map(re.escape, _OF_RUN), "tokenizer(-[0-9]+)?"])), format_version=1)
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory that one command at a time works in."""
+
+    location: Location
+    kind: Kind
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    def __truediv__(self, name: str) -> Location:
+        return self.location / name
+
+    @contextlib.contextmanager
+    def locked(self, part: str = "", tell: Callable[[str], object] = str) -> Iterator[None]:
+        """Work in the directory alone, or as a part; make it, and remove it if it has no manifest at the end.
+
+        Raises `RunDirectoryError` while another process works in it, a part only while one does so alone. The lock dies
+        with its process where `bpe_pipeline.storage.lock` can promise that. tell: takes what is waited for.
+        """
+        manifest_name = self.kind.manifest
+        held = lock.joined(self.location, part, manifest_name) if part else lock.held(self.location, tell)
+        with held, contextlib.ExitStack() as leaving:
+            if isinstance(self.location, Remote):
+                leaving.callback(scratch.sweep)  # of processes that were still dying when we began
+            elif not part:
+                leaving.callback(self._remove_unused, self.location)
+                leaving.enter_context(_still_there(self.location))
+            self._refuse_other_kinds()
+            yield
+
+    def _refuse_other_kinds(self) -> None:
+        """Raise `RunDirectoryError` if another kind's manifest is here and ours is not: files would be mixed up."""
+        ours, *others = existing([self / name for name in (self.kind.manifest, *HOLDS)])
+        for (name, what), there in zip(HOLDS.items(), others, strict=True):
+            if there and not ours:
+                raise RunDirectoryError(f"{self} is {what} ({name}); choose another --output")
+        home = self.location.absolute() if isinstance(self.location, Path) else self.location
+        if not ours and RUN.reserved.fullmatch(home.name) and (home.parent / RUN.manifest).exists():
+            raise RunDirectoryError(f"{self} belongs to the run {home.parent}; choose another --output")
+
+    def _remove_unused(self, location: Path) -> None:
+        if not (location / self.kind.manifest).exists():
+            with contextlib.suppress(OSError):
+                (location / lock.LOCK).unlink()
+                location.rmdir()
+
+    @property
+    def copies(self) -> Location:
+        """Where copies of standard input are."""
+        return (self.location.absolute() if isinstance(self.location, Path) else self.location) / STANDARD_INPUT
+
+    def located(self, file: CorpusFile) -> CorpusFile:
+        """Return a file of the manifest, a copy with the path that it has now; `ValueError` for no copy's name."""
+        if not file.identity:
+            return file
+        name = file.identity.removeprefix(f"{STANDARD_INPUT}/")
+        if not COPY.fullmatch(name):
+            raise ValueError(f"{file.identity!r} is not the name of a copy of standard input")
+        return replace(file, path=str(self.copies / name))
+
+    def identified(self, file: CorpusFile) -> CorpusFile:
+        """Return a listed file, a copy with what it is called wherever the directory is moved."""
+        path = named(file.path)
+        is_copy = COPY.fullmatch(path.name) and path.parent == self.copies
+        return replace(file, identity=f"{STANDARD_INPUT}/{path.name}") if is_copy else file
+
+    def require_lock(self) -> None:
+        """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
+        lock.require_ours(self.location)
+
+    def write_manifest(self, document: dict[str, Any], *, absent: bool = False) -> bool:
+        """Write the manifest with its format version and digest, whole or not at all; return whether it was written.
+
+        absent: write it only if there is none, also if another process does so at the same time.
+        """
+        written_by = {"format_version": self.kind.format_version, "written_by": f"bpe-pipeline {__version__}"}
+        document = written_by | document
+        document["digest"] = fingerprint(document)
+        self.require_lock()
+        if absent:
+            return lock.create(self / self.kind.manifest, json_text(document))
+        write_whole(self / self.kind.manifest, json_text(document))
+        return True
+
+    def read_manifest(self) -> dict[str, Any] | None:
+        """Return what the manifest says, or None; `RunDirectoryError` if it was altered or is of another format."""
+        path = self / self.kind.manifest
+        try:
+            document = read_json(path)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            raise OtherKindError(f"{self} is a file; name a directory") from None
+        except ValueError as error:
+            raise RunDirectoryError(f"{path} cannot be read ({error}); start again with --overwrite") from None
+        values: dict[str, Any] = document if isinstance(document, dict) else {}
+        if (version := values.get("format_version")) != self.kind.format_version:
+            raise OtherKindError(
+                f"{path} is of format {version!r}, this release reads {self.kind.format_version}; use the release that "
+                "wrote it, or start again with --overwrite"
+            )
+        with self.damage():
+            if values.pop("digest", None) != fingerprint(values):
+                raise ValueError("it was altered after it was written")
+        return values
+
+    @contextlib.contextmanager
+    def damage(self) -> Iterator[None]:
+        """Raise what the block finds wrong with the manifest's values as one `RunDirectoryError`."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, UsageError) as error:
+            path, reason = self / self.kind.manifest, f"{error} is missing" if isinstance(error, KeyError) else error
+            raise RunDirectoryError(f"{path} is damaged ({reason}); start again with --overwrite") from None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete these files that the manifest lists, and directories then empty; what is in a linked one stays."""
+        for parent, listed in self._by_parent(names).items():
+            for name in self.names_in(parent):
+                if name in listed:
+                    self._remove(parent / name)
+            if parent != self.location and isinstance(parent, Path):
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+    def remove_partial(self, names: Iterable[str], endings: tuple[str, ...] = (".partial", ".part")) -> None:
+        """Delete what killed writers of these files left: `.NAME.*` with one of the endings."""
+        for parent, listed in self._by_parent(names).items():
+            for name in self.names_in(parent):
+                if name.startswith(".") and name.endswith(endings):
+                    stems = itertools.accumulate(name.lstrip(".").split("."), "{}.{}".format)
+                    if not listed.isdisjoint(stems):
+                        self._remove(parent / name)
+        if isinstance(self.location, Remote):
+            scratch.sweep()
+
+    def _by_parent(self, names: Iterable[str]) -> dict[Location, set[str]]:
+        """Group relative paths by directory, without directories that are links or outside this one."""
+        grouped: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            parent, _, last = name.rpartition("/")
+            grouped[parent].add(last)
+        return {
+            self.location / parent if parent else self.location: names_there
+            for parent, names_there in grouped.items()
+            if not self._leads_elsewhere(parent)
+        }
+
+    def _leads_elsewhere(self, name: str) -> bool:
+        """Return whether a path in the directory is another one when links and `..` are resolved."""
+        if isinstance(self.location, Remote):
+            return ".." in name.split("/")
+        return (self.location / name).resolve() != self.location.resolve() / name
+
+    def _remove(self, path: Location) -> None:
+        if isinstance(path, Path) and not path.is_file() and not path.is_symlink():
+            return  # we write files
+        with os_error_as(RunDirectoryError, f"{path} cannot be removed", "choose another --output"):
+            remove(path)
+
+    def names_in(self, where: Location) -> list[str]:
+        """List the names in a directory inside this one; none if it is missing."""
+        refused = os_error_as(RunDirectoryError, f"{where} cannot be read", "choose another --output")
+        with refused, contextlib.suppress(NotADirectoryError):
+            return stored_names(where)
+        return []
+
+    def take_logs_of_parts(self) -> Iterator[bytes]:
+        """Delete what parts left, of which none works now; yields their logs."""
+        names = [name for name in self.names_in(self / PARTS) if OF_PART.fullmatch(name)]
+        if names and not self._leads_elsewhere(PARTS):
+            for name in names:
+                if name.endswith(".log"):
+                    yield (self / PARTS / name).read_bytes()
+            self.remove(f"{PARTS}/{name}" for name in names)
+
+    def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
+        """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""
+        for path, name in self._inner_names(paths):
+            if name == self.kind.manifest or self.kind.reserved.fullmatch(name):
+                raise RunDirectoryError(
+                    f"{path} is {what}, but this command writes to {self / name}; choose another --output, or move "
+                    "it elsewhere"
+                )
+
+    def _inner_names(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield each path that is inside the directory, with its first component there."""
+        if isinstance(self.location, Remote):
+            prefix = f"{self.location.key}/" if self.location.key else ""
+            for path in filter(is_uri, paths):
+                where = named(path)
+                if isinstance(where, Remote) and where.base == self.location.base and where.key.startswith(prefix):
+                    yield path, where.key.removeprefix(prefix).split("/")[0]
+            return
+        real = functools.cache(os.path.realpath)  # a corpus may have a hundred thousand files in one directory
+        homes = [(Path(real(str(self / name))), name) for name in ("", *self._linked_directories())]
+        for path in paths:
+            if is_uri(path):
+                continue
+            for target in [path, real(path)] if Path(path).is_symlink() else [path]:
+                parent, last = os.path.split(target)
+                resolved = Path(real(parent), last)
+                for home, name in homes:
+                    if resolved != home and resolved.is_relative_to(home):
+                        yield path, name or resolved.relative_to(home).parts[0]
+
+    def _linked_directories(self) -> list[str]:
+        """List the reserved names at the top that are links to directories: what is written there is elsewhere."""
+        if isinstance(self.location, Remote):
+            return []
+        links = [name for name in self._reserved_names() if (self.location / name).is_symlink()]
+        return [name for name in links if (self.location / name).is_dir()]
+
+    def _reserved_names(self) -> Iterator[str]:
+        return filter(self.kind.reserved.fullmatch, self.names_in(self.location))
+
+    def refuse_linked_directories(self, names: Container[str] | None = None) -> None:
+        """Raise `RunDirectoryError` if work that writes these names, or all, would replace files through a link."""
+        for name in self._linked_directories():
+            if (names is None or name in names) and self._holds_something(self / name):
+                raise RunDirectoryError(
+                    f"{self / name} is a link to a directory elsewhere, whose files this command would replace; remove "
+                    "the link, or choose another --output"
+                )
+
+    def refuse_replaced(self, paths: Iterable[Location], stored: Iterable[object]) -> None:
+        """Raise `RunDirectoryError` if one of these files, of which some are stored already, is another one's.
+
+        That is a file in a linked directory which is there, but not stored (None): it would be replaced.
+        """
+        links = set(self._linked_directories())
+        for path, known in zip(paths, stored, strict=True) if links else ():
+            if known is None and path.parent.name in links and existing([path])[0]:
+                raise RunDirectoryError(
+                    f"{path} was not written by this run, and {path.parent} is a link to a directory elsewhere; remove "
+                    "the link, or choose another --output"
+                )
+
+    def refuse_foreign_files(self) -> None:
+        """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names."""
+        for name in self._reserved_names():
+            if name == PARTS and all(map(OF_PART.fullmatch, self.names_in(self / PARTS))):
+                continue
+            if self._holds_something(self / name):  # a run that is killed before its manifest is whole leaves none
+                if (self / self.kind.manifest).exists():  # that of another part, since we looked
+                    return
+                raise RunDirectoryError(
+                    f"{self} holds {name} but no {self.kind.manifest}, so it may be somebody else's; choose another "
+                    "--output, or replace it with --overwrite"
+                )
+
+    def _holds_something(self, path: Location) -> bool:
+        return bool(self.names_in(path)) if isinstance(path, Path) and path.is_dir() else True
+
+    def separate_log(self) -> None:
+        """Make the log a file of its own if its name is a link: it is appended to, which would change another file."""
+        log = self / LOG
+        if isinstance(log, Path) and log.exists() and not log.is_file():
+            raise RunDirectoryError(f"{log} is not a regular file; remove it, or choose another --output")
+        if isinstance(log, Path) and (log.is_symlink() or (log.is_file() and log.stat().st_nlink > 1)):
+            write_whole(log, b"" if log.is_symlink() else log.read_bytes())
+
+
+@contextlib.contextmanager
+def _still_there(directory: Path) -> Iterator[None]:
+    """Raise `RunDirectoryError` if a locked directory was removed during the block, whatever failed for that reason."""
+    failure: Exception | None = None
+    try:
+        yield
+    except (PipelineError, OSError) as error:
+        failure = error
+    if not (directory / lock.LOCK).exists():
+        reason = "it was removed while this command worked in it; run the command again"
+        raise RunDirectoryError(f"{directory} is not complete: {reason}") from failure
+    if failure is not None:
+        raise failure

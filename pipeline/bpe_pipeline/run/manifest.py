@@ -1,0 +1,389 @@
+"""The manifest of a run, `run.json`: its options, its plan, and what it may delete.
+
+The files that exist show what is finished, and each carries the fingerprint of what it depends on; only of the files
+of tokenizers, which have no fingerprint, it lists those that were written, with their SHA-256.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError
+from bpe_pipeline.base.machine import versions
+from bpe_pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
+from bpe_pipeline.run.extensions import GROUP, choosers
+from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.mixture import Mixture, Row, table_of
+from bpe_pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
+from bpe_pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
+from bpe_pipeline.run.source import Source
+from bpe_pipeline.run.standard_input import remove_copies
+from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
+from bpe_pipeline.run.values import parse_weights
+from bpe_pipeline.storage import Location, existing, sha256_of
+
+MERGING = "merging"  # what a run did with its counts, in words
+_TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_-]+\.[a-z]+|README\.md)")
+INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
+_REMEDIES = {  # where no run is, by the manifest of what is there
+    "sweep.json": "name one of the runs in {}/mixtures",
+    "encoding.json": "`bpe-pipeline info {}` describes it, and the same `encode` command again checks its files",
+    "made-from.json": "name the run whose counts it was made from",
+}
+MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+RUNS, IMPORTED = "runs", "counts"  # kinds of sources: combined, and imported counts
+KEPT = ".kept"  # the ending of parts of a counter until it is complete
+_FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The content of `run.json`. counting, merging: options by name."""
+
+    counting: dict[str, Any]
+    cutting: dict[str, str]  # what the pattern's name means in this release: `open_run.cut_by`
+    plan: Plan = field(default_factory=Plan)
+    merging: dict[str, Any] | None = None  # as vocab_size, None until merging was first asked for
+    vocab_size: int | None = None
+    source: Source | None = None  # in place of a plan, for counts that came from no corpus listing
+    tokenizers: tuple[str, ...] = ()  # files that merging may have written
+    written: dict[str, str] = field(default_factory=dict)  # files of tokenizers that were written -> SHA-256
+    special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
+    weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
+    mixture: Mixture | None = None  # what makes the weights, once the bytes are known
+    input_bytes: tuple[int, ...] = ()  # of the plan's inputs, when they have been counted with weights
+
+    @property
+    def weighted(self) -> bool:
+        """Whether counts were multiplied by weights, so that they are not occurrences in the text."""
+        return bool(self.weights) or (self.source is not None and self.source.weighted)
+
+    @property
+    def mixing(self) -> dict[str, Any]:
+        """What the weights were made of, as options: a mixture, or the weights themselves."""
+        mixture = self.mixture or Mixture()
+        return {
+            "temperature": None if mixture.temperature == "1" else mixture.temperature,
+            "shares": [f"{name}={share}" for name, share in sorted(mixture.shares.items())] or None,
+            "weights": None if self.mixture else list(self.weights) or None,
+        }
+
+    @property
+    def texts(self) -> list[Row]:
+        """The inputs or runs with their weights; none if there are no weights, or their bytes are unknown."""
+        if self.source is None:
+            known = bool(self.weights and self.input_bytes)
+            return table_of(self.plan.inputs, self.input_bytes, self.weights) if known else []
+        return self.source.texts
+
+    def with_bytes(self, input_bytes: Sequence[int]) -> "Manifest":
+        """Return the manifest with the bytes of the inputs, and the weights that its mixture makes of them."""
+        weights = self.weights
+        if self.mixture is not None:
+            of_names = dict(zip(self.plan.inputs, input_bytes, strict=True))
+            weights = self.plan.weights(self.mixture.weights(of_names))
+        return replace(self, weights=weights, input_bytes=tuple(input_bytes))
+
+    @property
+    def chooser(self) -> Any:
+        """The `merges.chooser.Chooser` of an extension; None if no extension chooses the merges.
+
+        Raises as `stored` does.
+        """
+        if self.source is None or not self.source.chosen_by:
+            return None
+        return stored(choosers()[self.source.kind](), self.source.chosen_by)
+
+    def chunk_fingerprint(self, index: int) -> str:
+        """Return what one chunk's counter depends on."""
+        return self.plan.fingerprint(index, without_defaults(self.counting), self.cutting, COUNTER_FORMAT)
+
+    def counter_fingerprint(self) -> str:
+        """Return what the combined counter depends on: every chunk, in any order, or the source."""
+        if self.source is not None:
+            source = [self.source.kind, self.source.digest]
+            return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
+        if self.weights:
+            weighted = self.plan.weighted(self.weights)
+            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in weighted))
+        return self.chunks_fingerprint(range(len(self.plan.chunks)))
+
+    def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
+        """Return what the sum of some chunks' counters depends on."""
+        return fingerprint(sorted(map(self.chunk_fingerprint, chunks)))
+
+    def merge_fingerprint(self) -> str:
+        """Return what a merge list depends on, its length aside."""
+        assert self.merging is not None, "store_merging comes first"
+        learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
+        return fingerprint(self.counter_fingerprint(), without_defaults(learning))
+
+    def first_stage_fingerprint(self) -> str:
+        """Return what the first stage of superwords depends on: it is merging without them."""
+        of_second = {name: value for name, value in _FIRST_STAGE.items() if name.startswith("superword")}
+        return replace(self, merging={**(self.merging or {}), **of_second}).merge_fingerprint()
+
+    def owned_counts(self) -> Iterator[str]:
+        """List the names of the files of counting: the counters and the log."""
+        yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
+        yield from map(INPUT_NAME.format, range(MOST_INPUTS))
+        for power in range(MOST_RANGES.bit_length()):
+            yield from (_range_name(index, 1 << power) for index in range(1 << power))
+        yield from ("counter.parquet", LOG)
+
+    def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
+        """Return the options that made the tokenizer in this folder of the run."""
+        size = self.vocab_size if tokenizer == "tokenizer" else int(tokenizer.removeprefix("tokenizer-"))
+        options = self.counting | (self.merging or {}) | self.special.get(tokenizer, {})
+        return make_options(TrainOptions, options | {"vocab_size": size})
+
+
+def _range_name(index: int, ranges: int) -> str:
+    return f"counts/share-{index:03d}-of-{ranges:03d}.parquet"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and its manifest."""
+
+    directory: Directory
+    manifest: Manifest
+
+    @property
+    def counter_path(self) -> Location:
+        """The combined counter."""
+        return self.directory / "counter.parquet"
+
+    @property
+    def merges_path(self) -> Location:
+        """The merge list with its counts."""
+        return self.directory / "merges.parquet"
+
+    @property
+    def coarse_location(self) -> Location:
+        """The run directory of the second count, for superwords; its merge list is that of their first stage."""
+        return self.directory / COARSE
+
+    def share_path(self, index: int, shares: int) -> Location:
+        """Return where a cluster keeps one range of the hashes until the combined counter is whole."""
+        return self.directory / _range_name(index, shares)
+
+    @property
+    def counter(self) -> tuple[Location, str]:
+        """The combined counter, and its fingerprint."""
+        return self.counter_path, self.manifest.counter_fingerprint()
+
+    def chunk_counters(self, chunks: Iterable[int] | None = None) -> list[tuple[Location, str]]:
+        """Return the counters of these chunks, or of all, each with its fingerprint."""
+        indexes = range(len(self.manifest.plan.chunks)) if chunks is None else chunks
+        return [(self.chunk_path(index), self.manifest.chunk_fingerprint(index)) for index in indexes]
+
+    def chunk_path(self, index: int) -> Location:
+        """Return the counter of the chunk with this index in the plan."""
+        return self.directory / f"counts/{index:06d}.parquet"
+
+    def tokenizer_name(self, vocab_size: int) -> str:
+        """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""
+        return "tokenizer" if vocab_size == self.manifest.vocab_size else f"tokenizer-{vocab_size}"
+
+    def tokenizer_directory(self, vocab_size: int) -> Location:
+        """Return where the tokenizer of this size is stored."""
+        return self.directory / self.tokenizer_name(vocab_size)
+
+    def tokenizers(self) -> list[Location]:
+        """List the directories of tokenizers that the manifest knows."""
+        names = {name.partition("/")[0] for name in self.manifest.tokenizers}
+        return [self.directory / name for name in sorted(names)]
+
+
+def save(run: Run, *, absent: bool = False) -> bool:
+    """Write `run.json`, whole or not at all, or only if it is absent; return whether it was written."""
+    manifest = run.manifest
+    special = {name: without_defaults(options) for name, options in manifest.special.items()}
+    merging = manifest.merging and without_defaults(manifest.merging)
+    document = plain(replace(manifest, counting=without_defaults(manifest.counting), merging=merging, special=special))
+    plan = document.pop("plan")
+    return run.directory.write_manifest({**document, "versions": versions(), **plan}, absent=absent)
+
+
+def load(location: Location) -> Run | None:
+    """Return the run in a directory, or None if there is none; raises as `Directory.read_manifest` does."""
+    directory = Directory(location, RUN)
+    if (document := directory.read_manifest()) is None:
+        return None
+    with directory.damage():
+        manifest = replace(stored(Manifest, document), plan=stored_plan(document, directory))
+        if (source := manifest.source) and source.chosen_by and source.kind not in choosers():
+            raise RunDirectoryError(
+                f"{directory / RUN.manifest}: the merges are chosen by {source.kind!r}, which no installed package "
+                f"brings: install the extension that does (entry points {GROUP})"
+            )
+        _ = manifest.chooser  # can be read
+        if manifest.weights:
+            parse_weights(manifest.weights)
+        for name in (*manifest.tokenizers, *manifest.written):
+            if not _TOKENIZER_FILE.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a tokenizer's file")
+        if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
+            raise ValueError("it has both a source and files")
+        if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
+            raise ValueError("its weights are not those of its inputs")
+        if manifest.input_bytes and len(manifest.input_bytes) != len(manifest.plan.inputs):
+            raise ValueError("its bytes are not those of its inputs")
+        for options in (manifest.counting, manifest.merging or {}, *manifest.special.values()):
+            make_options(TrainOptions, options)
+        manifest = replace(
+            manifest,
+            counting=with_defaults(manifest.counting, "count"),
+            merging=None if manifest.merging is None else with_defaults(manifest.merging, "merge"),
+            special={name: with_defaults(options, "special") for name, options in manifest.special.items()},
+        )
+    return Run(directory, manifest)
+
+
+def load_undamaged(location: Location) -> Run | None:
+    """Return the run in a directory; None if there is none, or a damaged one, whose list of files cannot be trusted."""
+    with contextlib.suppress(RunDirectoryError):
+        return load(location)
+    return None
+
+
+def run_of(path: Location) -> Run | None:
+    """Return the run that a path names: its directory, or a tokenizer's directory or file in it."""
+    directories = [path, path.parent, path.parent.parent]
+    if isinstance(path, Path):  # `.` in a tokenizer's directory has no parents until it is absolute
+        directories += path.absolute().parents[:2]
+    return next((run for directory in directories if directory.is_dir() and (run := load(directory))), None)
+
+
+def tokenizer_named(path: Location) -> tuple[Run, Location]:
+    """Return a run and the directory of one of its tokenizers: the one that a path names, or the run's own."""
+    run = None if (path / RUN.manifest).exists() else run_of(path)
+    if run is None:
+        run = require(path)
+        return run, run.directory / "tokenizer"
+    home = path if path.is_dir() else path.parent
+    home = run.directory / (home.absolute() if isinstance(home, Path) else home).name
+    if home not in run.tokenizers():
+        raise RunDirectoryError(f"{path} is none of the tokenizers that the run in {run.directory} wrote: name one")
+    return run, home
+
+
+def require(location: Location) -> Run:
+    """Return the run in a directory; raises `RunDirectoryError` if there is none."""
+    if (run := load(location)) is None:
+        for name, exists in zip(_REMEDIES, existing([location / name for name in _REMEDIES]), strict=True):
+            if exists:
+                raise OtherKindError(f"{location} is {HOLDS[name]}: {_REMEDIES[name].format(location)}")
+        raise OtherKindError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
+    return run
+
+
+def refuse_other_options(
+    where: Directory | Location, kind: str, stored: dict[str, Any], requested: dict[str, Any]
+) -> None:
+    """Raise `RunDirectoryError` naming the first option whose requested value is not that of the stored work."""
+    for name, value in requested.items():
+        if (before := stored.get(name)) == value:
+            continue
+        flag = flag_of(name)
+        how = f"with {flag} {_shown(before)}, not {_shown(value)}"
+        if before in (None, []):
+            how = f"without {flag}, not with {_shown(value)}"
+        elif value in (None, []):
+            how = f"with {flag} {_shown(before)}, not without it"
+        remedy = "choose another --output, or start again with --overwrite"
+        if kind == MERGING:
+            remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
+        raise RunDirectoryError(f"{where} holds another run: its {kind} was done {how}; {remedy}")
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(repr, value)) if isinstance(value, list | dict) and value else repr(value)
+
+
+def remove_results(run: Run) -> Run:
+    """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
+    run.directory.remove([*RESULTS, *run.manifest.tokenizers, *unedited(run, run.manifest.written)])
+    return replace(
+        run, manifest=replace(run.manifest, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
+    )
+
+
+def unedited(run: Run, names: Iterable[str]) -> list[str]:
+    """Return the names of files of tokenizers that are as they were written: a person may edit a model card."""
+    return [name for name in names if sha256_of(run.directory / name) == run.manifest.written.get(name, "")]
+
+
+def remove_partial(run: Run) -> None:
+    """Delete half-written files of killed processes, and copies of standard input that the run does not use."""
+    names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest, STANDARD_INPUT]
+    run.directory.remove_partial(names)
+    remove_copies(run.directory, [file.path for file in run.manifest.plan.files])
+
+
+def clear_counts(run: Run, keep: Iterable[str]) -> None:
+    """Delete a run's counters and log, but not its results, and of its copies of standard input all but `keep`."""
+    run.directory.remove(run.manifest.owned_counts())
+    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    remove_copies(run.directory, keep)
+    with contextlib.suppress(RunDirectoryError):  # a damaged one lists no files that can be trusted
+        if (coarse := load(run.coarse_location)) is not None:
+            clear_counts(coarse, ())
+            coarse.directory.remove([*RESULTS, RUN.manifest])
+
+
+def merging_of(options: TrainOptions) -> dict[str, Any]:
+    """Return the options of merging as a manifest stores them."""
+    return options.of_stage("merge") | {"superwords_from": options.first_stage}
+
+
+def store_merging(run: Run, options: TrainOptions) -> Run:
+    """Store how the merges are chosen; results of other options go if their merge list is gone."""
+    before, merging = run.manifest, merging_of(options)
+    if before.merging is not None and run.merges_path.exists():
+        refuse_other_options(run.directory, MERGING, before.merging, merging)
+    elif before.merging not in (None, merging):
+        run = remove_results(run)
+    has_results = any(existing([run.merges_path, run.directory / "tokenizer/tokenizer.json"]))
+    vocab_size = run.manifest.vocab_size if has_results else None  # else the next size is the run's own
+    run = replace(run, manifest=replace(run.manifest, merging=merging, vocab_size=vocab_size))
+    if run.manifest != before:
+        save(run)
+    return run
+
+
+def store_tokenizers(run: Run, options: TrainOptions, file_names: Iterable[str], outdated: str, card: str) -> Run:
+    """Store the special tokens of tokenizers that are written next, and the names of all files that they may have.
+
+    The first size is the run's own. outdated: a file of an earlier tokenizer that is deleted; card: another one, unless
+    it was edited.
+    """
+    known = {home.name for home in run.tokenizers()}
+    vocab_size = run.manifest.vocab_size or options.vocab_size[0]
+    run = replace(run, manifest=replace(run.manifest, vocab_size=vocab_size))
+    names = list(map(run.tokenizer_name, options.vocab_size))
+    run.directory.refuse_linked_directories({*names} - known)
+    cards = unedited(run, [f"{name}/{card}" for name in names])
+    run.directory.remove([*cards, *(f"{name}/{outdated}" for name in names)])
+    files = dict.fromkeys((*run.manifest.tokenizers, *(f"{name}/{file}" for name in names for file in file_names)))
+    special = run.manifest.special | dict.fromkeys(names, options.of_stage("special"))
+    run = replace(run, manifest=replace(run.manifest, tokenizers=tuple(files), special=special))
+    save(run)
+    return run
+
+
+def store_written(run: Run, files: Iterable[Location]) -> Run:
+    """Store the names and SHA-256 of these files of tokenizers, which `verify` compares; forget removed ones."""
+    new = {f"{file.parent.name}/{file.name}": file for file in files}
+    folders = {name.partition("/")[0] for name in new}
+    old = {name: digest for name, digest in run.manifest.written.items() if name not in new}
+    exist = dict(zip(old, existing([run.directory / name for name in old]), strict=True))
+    written = {name: old[name] for name in old if exist[name] or name.partition("/")[0] not in folders}
+    written |= {name: digest for name, file in new.items() if (digest := sha256_of(file)) is not None}
+    run = replace(run, manifest=replace(run.manifest, written=dict(sorted(written.items()))))
+    save(run)
+    return run

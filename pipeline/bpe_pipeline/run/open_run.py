@@ -1,0 +1,219 @@
+"""Open the run that the options ask for: the one in the directory, or a new one with its plan made and saved."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.corpus.chunks import cutting_of
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.corpus.inputs import sample_corpus
+from bpe_pipeline.corpus.listing import Listing
+from bpe_pipeline.pattern.token_rules import TokenRule
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import Directory
+from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.run.manifest import Manifest, Run
+from bpe_pipeline.run.memory import WRITE_BYTES
+from bpe_pipeline.run.mixture import Mixture, mixture_of
+from bpe_pipeline.run.options import CountOptions
+from bpe_pipeline.run.parts import processes
+from bpe_pipeline.run.patterns import cut_by, on_regex, pattern_of
+from bpe_pipeline.run.plan import (
+    Plan,
+    corpus_bytes,
+    default_chunk_bytes,
+    is_weighted,
+    list_corpus,
+    owners_of,
+    with_share,
+)
+from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.run.standard_input import with_standard_input
+from bpe_pipeline.run.values import parse_added_tokens
+from bpe_pipeline.storage import named, same_location
+from bpe_pipeline.storage.atomic import make_directory
+
+
+def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run:
+    """Return the run that is asked for; a new plan is saved, unless `options.dry_run`.
+
+    The results of a smaller corpus, or of another one, stay until all of this one is counted (`counts.count.count`).
+    Raises `RunDirectoryError` if the directory holds another run, `InputError` for a corpus that cannot be read.
+    """
+    if options.overwrite and not options.inputs:
+        _refuse_another_corpus(directory)
+    stored, requested = None if options.overwrite else manifest.load(directory.location), options
+    if stored is not None:
+        if (source := stored.manifest.source) is not None:
+            raise RunDirectoryError(
+                f"{directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
+                "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
+            )
+        if not options.inputs:
+            runner.inform(f"resuming with the corpus of {directory}")
+            plan = stored.manifest.plan
+            empty = (path for path in plan.empty if named(path).exists())
+            options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
+    with with_standard_input(directory, options) as readable:
+        listing = list_corpus(
+            readable, runner.listener, directory, weighted=is_weighted(requested), may_be_empty=stored is not None
+        )
+        directory.refuse_corpus_inside(file.path for file in listing.files)
+        counting = with_share(requested.of_stage("count"), listing.files)
+        if stored is not None:
+            manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
+        if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
+            raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
+        new = Run(directory, Manifest(counting, cut_by(pattern_of(requested))))
+        return _planned(runner, new, stored, listing, requested)
+
+
+def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
+    """Return the run of these files: the stored one, or the new one with a plan. options: with inputs as named."""
+    directory, cutting, inputs, weighting = new.directory, new.manifest.cutting, options.inputs, options.weights
+    mixture = mixture_of(options)
+    if stored is None:
+        directory.refuse_linked_directories()
+        if not options.overwrite:
+            directory.refuse_foreign_files()
+    before = (stored or new).manifest
+    if before.cutting != cutting:
+        raise RunDirectoryError(
+            f"{directory} was cut by {' '.join(before.cutting.values())}, here it would be by "
+            f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
+        )
+    added = before.plan.added_files(directory, listing, runner.listener)
+    if runner.part and stored is not None:
+        return _as_planned(stored, listing, added, options)
+    plan = replace(before.plan.reopened(listing), empty=listing.empty)
+    if added:
+        plan = _extended(runner, replace(before, plan=plan), added, listing, options)
+    if inputs or stored is None:
+        plan = plan.of_inputs(inputs or (), listing)
+    before = replace(before, plan=plan)
+    if inputs or stored is None or weighting is not None or mixture is not None:
+        before = mixed(before, weighting, mixture, inputs or (() if stored is None else None))
+    if stored is not None and (added or (plan.inputs, plan.owners) != _inputs_of(stored)):
+        before = replace(before, input_bytes=())
+    run = Run(directory, before.with_bytes(before.input_bytes) if before.input_bytes else before)
+    if stored is None:
+        if runner.part:  # the first process that has a plan decides for all
+            return run if manifest.save(run, absent=True) else open_run(runner, directory, options)
+        return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
+    other = (one.manifest.counter_fingerprint() for one in (run, stored))
+    if added or len({*other}) > 1 or run.manifest.mixture != stored.manifest.mixture:
+        if not added:
+            refuse_other_weights(stored, run.manifest)
+        run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
+    if run != stored and not options.dry_run:
+        manifest.save(run)
+    return run
+
+
+def _as_planned(stored: Run, listing: Listing, added: tuple[CorpusFile, ...], options: CountOptions) -> Run:
+    """Return the run, which parts do not change; `RunDirectoryError` for more files or other weights."""
+    if added:
+        raise RunDirectoryError(
+            f"{stored.directory} was planned without {added[0].path}, and parts keep the plan: count the new files "
+            "into another --output and `combine` both, or count once without --part"
+        )
+    plan = stored.manifest.plan.reopened(listing)
+    if is_weighted(options):
+        new = mixed(replace(stored.manifest, plan=plan), options.weights, mixture_of(options))
+        manifest.refuse_other_options(stored.directory, "counting", stored.manifest.mixing, new.mixing)
+    return replace(stored, manifest=replace(stored.manifest, plan=plan))
+
+
+def _inputs_of(run: Run) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    return run.manifest.plan.inputs, run.manifest.plan.owners
+
+
+def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
+    """Delete the counts of the run in the directory, and its `results`, and save this run in its place."""
+    if (old := manifest.load_undamaged(run.directory.location)) is not None:  # else new files replace them one by one
+        old = manifest.remove_results(old) if results else old
+        manifest.clear_counts(old, keep)
+        listed = replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
+        run = replace(run, manifest=listed)
+    make_directory(run.directory / "counts")
+    manifest.save(run)
+    return run
+
+
+def mixed(
+    before: Manifest, weighting: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
+) -> Manifest:
+    """Return the manifest with the weights that are asked for; those of a mixture follow when all is counted."""
+    plan = before.plan
+    if mixture is None:
+        weights = () if weighting is None else plan.weights(weighting, inputs)
+        return replace(before, weights=weights, mixture=None)
+    mixture = mixture.named(plan.inputs if inputs is None else inputs)
+    plan.require_apart()
+    return replace(before, weights=(), mixture=mixture if str(mixture) else None)
+
+
+def refuse_other_weights(run: Run, new: Manifest) -> None:
+    """Raise `RunDirectoryError` if merges were learned from counts with other weights."""
+    if run.manifest.merging is not None and run.merges_path.exists():
+        manifest.refuse_other_options(run.directory, manifest.MERGING, run.manifest.mixing, new.mixing)
+
+
+def _refuse_another_corpus(directory: Directory) -> None:
+    """Raise `UsageError` if the sample corpus would replace a corpus that was named."""
+    if (stored := manifest.load_undamaged(directory.location)) is None:
+        return
+    files = {file.path for file in stored.manifest.plan.files}
+    if stored.manifest.source is not None or not files <= set(sample_corpus()):
+        raise UsageError(
+            f"--overwrite without INPUT would replace the corpus of {directory} by the sample corpus; name the "
+            "corpus again"
+        )
+
+
+def _extended(
+    runner: Runner, before: Manifest, added: tuple[CorpusFile, ...], listing: Listing, options: CountOptions
+) -> Plan:
+    """Return the plan of a manifest with chunks for the files of a listing that it does not have."""
+    pattern, workers, counting = pattern_of(options), runner.reserve(None), before.counting
+    cutting = cutting_of(
+        special_bytes(counting),
+        rules_of(counting),
+        pattern,
+        judge=DocumentJudge.of(counting),
+        ending=len(ending_bytes(counting)),
+        text_field=options.text_field,
+        between_frames=True,
+    )
+    work_bytes = workers.bytes - WRITE_BYTES
+    at_once = workers.count * processes(options)
+    default = default_chunk_bytes(corpus_bytes(added), at_once, work_bytes, slow=on_regex(pattern))
+    owners = dict(zip(listing.files, owners_of(options, listing), strict=False))
+    apart = tuple(owners[file] for file in added) if owners else ()
+    return before.plan.extended(added, cutting, options.chunk_size or default, apart)
+
+
+def ending_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """List the texts that end documents where these are left out or cut: the separator, as `encode` has it, and others.
+
+    Other special tokens are a part of a document.
+    """
+    separator = Roles().separator_among(_special_tokens(counting))
+    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *counting["split_at"]]))
+
+
+def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """List the texts that separate documents, by the counting options of a manifest: first those of `ending_bytes`."""
+    special_tokens = (text.encode() for text in _special_tokens(counting))
+    return tuple(dict.fromkeys([*ending_bytes(counting), *special_tokens]))
+
+
+def _special_tokens(counting: Mapping[str, Any]) -> Sequence[str]:
+    return [] if counting["special_tokens_as_text"] else counting["special_tokens"]
+
+
+def rules_of(counting: Mapping[str, Any]) -> dict[str, TokenRule]:
+    """Return the rules of the added tokens that do not have the plain one, by the counting options of a manifest."""
+    return parse_added_tokens(counting.get("added_tokens") or {})

@@ -1,0 +1,58 @@
+"""The patterns that the options name, compiled once in a process."""
+
+from dataclasses import replace
+from functools import cache
+
+from bpe_pipeline.base import machine
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.pattern.compiled import CompiledPattern, PatternSequence
+from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.pattern.presets import superword_presets
+from bpe_pipeline.run.options import PreTokenOptions, TrainOptions
+
+
+def pattern_of(options: PreTokenOptions) -> CompiledPattern:
+    """Return the pattern that cuts the corpus."""
+    return _compiled(options.pattern, options.pattern_timeout, options.normalize == "nfc")
+
+
+def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
+    """Return the pattern of the second stage, which is the tokenizer's; None if there are no superwords."""
+    if options.first_stage is None:
+        return None
+    evened = options.temperature not in (None, "1") or options.shares
+    if evened or any(weight != "1" for weight in options.weights or ()):
+        raise UsageError(
+            "superwords count the text a second time, without weights of inputs: count each input in a run of "
+            "its own, and `combine` these runs with --weight"
+        )
+    preset = superword_presets().get(options.superword_pattern)
+    expression = preset.expression if preset else options.superword_pattern
+    return _compiled(expression, options.pattern_timeout, options.normalize == "nfc")
+
+
+def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
+    """Return the pattern of the tokenizer that the options make."""
+    return coarse_pattern(options) or pattern_of(options)
+
+
+@cache
+def _compiled(expression: str, timeout_s: int, nfc: bool) -> CompiledPattern:
+    return replace(compile_pattern(expression, timeout_s=timeout_s), nfc=nfc)
+
+
+def on_regex(pattern: CompiledPattern) -> bool:
+    """Return whether the `regex` package cuts by this pattern: it has no automaton, and is no sequence of patterns."""
+    return pattern.refusal is not None and not isinstance(pattern, PatternSequence)
+
+
+def slowness(pattern: CompiledPattern) -> str:
+    """Return a warning if the pattern has no automaton, otherwise an empty text."""
+    return f"the pattern runs on the regex package, slower: {pattern.refusal}" if on_regex(pattern) else ""
+
+
+def cut_by(pattern: CompiledPattern) -> dict[str, str]:
+    """Return what a pattern's name means here and now, as part of a run's fingerprints."""
+    by = f"regex {machine.versions()['regex']}" if on_regex(pattern) else "the automaton"
+    form, version = "in NFC" if pattern.nfc else "as it is", f"Unicode {pattern.unicode_version}"
+    return {"expression": pattern.expression, "by": by, "unicode": version, "text": form}

@@ -1,0 +1,321 @@
+"""The plan of a corpus: its files, the chunks they are cut into, and what each chunk's output depends on.
+
+A plan is made once and stored in the manifest of a run or of shards. A resumed command keeps it; a run whose corpus
+got new files extends it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
+from typing import Any, TypeVar
+
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from bpe_pipeline.base.events import Listener, Notice
+from bpe_pipeline.base.units import format_count
+from bpe_pipeline.corpus.chunks import Chunk, Cutting
+from bpe_pipeline.corpus.contents import is_table
+from bpe_pipeline.corpus.cut_files import plan_chunks
+from bpe_pipeline.corpus.files import AUTO, COMPRESSIONS, FORMATS, CorpusFile, FileSpan, FileType
+from bpe_pipeline.corpus.inputs import is_dangling
+from bpe_pipeline.corpus.listing import Listing, find_files
+from bpe_pipeline.corpus.skipped_or_altered import Tallies, Tally
+from bpe_pipeline.run.directory import Directory, fingerprint
+from bpe_pipeline.run.options import CorpusOptions, CountOptions, TextOptions
+from bpe_pipeline.run.stored import stored
+from bpe_pipeline.run.values import relative, shown_weight
+from bpe_pipeline.storage import Location
+
+MOST_INPUTS = 256  # with separate counts
+_MOST_UNWEIGHTED = 32  # with separate counts if no weight is given; each needs its own chunk, at a fixed cost
+_MOST_SHOWN = 8
+_MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 1 << 20, 128 << 20
+SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
+_WORKER_BYTES_PER_CHUNK_BYTE = 2.5
+Task = TypeVar("Task")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is read and where it is cut. empty: the files of the corpus without a byte.
+
+    inputs: as they were named, if each chunk is of one alone, and may have a weight; owners: the number of each file's.
+    """
+
+    files: tuple[CorpusFile, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    empty: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    owners: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all chunks together."""
+        return sum(chunk.bytes for chunk in self.chunks)
+
+    def spans(self, index: int) -> tuple[FileSpan, ...]:
+        """Return what one chunk is made of."""
+        return tuple(FileSpan(self.files[span.file], span.start, span.stop) for span in self.chunks[index].spans)
+
+    def sizes(self, index: int) -> tuple[int, ...]:
+        """Return the bytes of text of each span of a chunk."""
+        return tuple(span.bytes for span in self.chunks[index].spans)
+
+    def fingerprint(self, index: int, *dependencies: object) -> str:
+        """Return what one chunk's output depends on: its text, and these JSON values."""
+        ranges = [[*dependencies_of(file), start, stop] for file, start, stop in self.spans(index)]
+        return fingerprint(*dependencies, ranges)
+
+    def extended(
+        self, files: tuple[CorpusFile, ...], cutting: Cutting, chunk_bytes: int, owners: Sequence[int] = ()
+    ) -> "Plan":
+        """Return the plan with chunks for more files; `InputError` if there is nothing to read at all.
+
+        owners: the number of each file's input, if no chunk may be of two.
+        """
+        shift, moved = len(self.files), list[Chunk]()
+        for _, numbers in groupby(range(len(files)), lambda number: owners[number] if owners else 0):
+            together = [files[number] for number in numbers]
+            for chunk in plan_chunks(together, cutting, chunk_bytes=chunk_bytes):
+                moved.append(Chunk(tuple(span._replace(file=span.file + shift) for span in chunk.spans)))
+            shift += len(together)
+        if not (*self.chunks, *moved):
+            raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
+        return replace(self, files=self.files + files, chunks=(*self.chunks, *moved))
+
+    def of_inputs(self, inputs: Sequence[str], listing: Listing) -> "Plan":
+        """Return the plan with the inputs of this listing of its files, or without if they cannot have weights."""
+        numbers = {file.path: number for file, number in zip(listing.files, listing.inputs, strict=True)}
+        owners = tuple(numbers[file.path] for file in self.files)
+        apart = all(len({owners[span.file] for span in chunk.spans}) == 1 for chunk in self.chunks)
+        have_weights = apart and 0 < len(inputs) <= MOST_INPUTS
+        return replace(self, inputs=tuple(inputs) if have_weights else (), owners=owners if have_weights else ())
+
+    def tasks(self, make: Callable[..., Task], outputs: Iterable[tuple[Location, str]]) -> list[Task]:
+        """Return the task of each chunk, by what it has of its own. outputs: its file and the fingerprint of that."""
+        return [
+            make(name=f"chunk {index}", spans=self.spans(index), sizes=self.sizes(index), output=file, fingerprint=mark)
+            for index, (file, mark) in enumerate(outputs)
+        ]
+
+    def chunks_of_inputs(self) -> list[list[int]]:
+        """List the chunks of each input."""
+        chunks = [list[int]() for _ in self.inputs]
+        for index in range(len(self.chunks)):
+            chunks[self.owner(index)].append(index)
+        return chunks
+
+    def owner(self, index: int) -> int:
+        """Return the number of a chunk's input."""
+        return self.owners[self.chunks[index].spans[0].file]
+
+    def weights(self, requested: Sequence[str], inputs: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return the weights of the inputs, the smallest as 1, none if all are 1; `UsageError` if they do not fit."""
+        if inputs is not None or self.inputs:
+            require_weights(requested, self.inputs if inputs is None else inputs)
+        self.require_apart()
+        try:
+            scaled = tuple(map(str, relative(list(map(Fraction, requested)))))
+            any_left = any(self.weighted(scaled))
+        except ValueError as error:
+            raise UsageError(f"--weight: expected {error}") from None
+        if not any_left:
+            raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
+        return () if set(scaled) == {"1"} else scaled
+
+    def require_apart(self) -> None:
+        """Raise `UsageError` unless each input has its own chunks."""
+        if not self.inputs:
+            raise UsageError(
+                f"--weight: the counts of more than {_MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
+                f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
+                "--overwrite"
+            )
+
+    def weighted(self, weights: Sequence[str]) -> Iterator[tuple[list[int], tuple[int, int]]]:
+        """List the chunks of each input that has any, and its weight as a fraction: above 0, the smallest as 1."""
+        known = zip(self.chunks_of_inputs(), map(Fraction, weights), strict=True)
+        inputs = [(chunks, weight) for chunks, weight in known if chunks and weight]
+        for (chunks, _), weight in zip(inputs, relative([weight for _, weight in inputs]), strict=True):
+            yield chunks, (weight.numerator, weight.denominator)
+
+    def described(self, weights: Sequence[str]) -> str:
+        """Describe weights of the inputs: `a.txt x 1 + b x 2.5`."""
+        shown = [f"{name} x {shown_weight(Fraction(by))}" for name, by in zip(self.inputs, weights, strict=False)]
+        return " + ".join(shown[:_MOST_SHOWN] + ["..."] * (len(shown) > _MOST_SHOWN))
+
+    def added_files(self, directory: Directory, listing: Listing, listener: Listener) -> tuple[CorpusFile, ...]:
+        """Return the files of a listing that the plan does not have yet.
+
+        Raises `RunDirectoryError` if a file of the plan changed or is missing: its counters would be of another text.
+        Warns of files that may have changed although size, time and samples are the same: only their `ctime_ns` is not.
+        """
+        now, touched = {file.path: file for file in listing.files}, []
+        remedy = "choose another --output, or start again with --overwrite"
+        for known in self.files:
+            file, empty = now.pop(known.path, None), known.path in listing.empty
+            if file is None and not empty:
+                raise RunDirectoryError(
+                    f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
+                    f"{remedy}"
+                )
+            same_time = known.identity or file is None or file.mtime_ns == known.mtime_ns
+            if file is None or (file.size, file.digest) != (known.size, known.digest) or not same_time:
+                shrank = f": it shrank from {known.size} bytes to 0" if empty else ""
+                raise RunDirectoryError(
+                    f"{known.path} changed since {directory} was planned{shrank}; restore it, {remedy}"
+                )
+            if 0 != known.ctime_ns != file.ctime_ns and not known.identity:
+                touched.append(known.path)
+        if touched:
+            text = f"{len(touched):,} of {format_count(len(self.files), 'files')} were written, moved or given other "
+            text += (
+                f"attributes since {directory} was planned, with the same size, time of change and samples of content: "
+            )
+            listener(Notice("warning", f"{text}{_shown(touched)}; if the text changed, start again with --overwrite"))
+        return tuple(now.values())
+
+    def reopened(self, listing: Listing) -> "Plan":
+        """Return the plan with the paths of this listing: it has what of a URI's query is not stored."""
+        named = {file.path: file.path for file in listing.files}
+        return replace(self, files=tuple(replace(file, path=named.get(file.path, file.path)) for file in self.files))
+
+    def files_without_text(self) -> Tallies:
+        """Return the files that no worker reads: without a byte, or Parquet without a row."""
+        planned = {span.file for chunk in self.chunks for span in chunk.spans}
+        without_rows = [file.path for index, file in enumerate(self.files) if index not in planned]
+        tally = Tally()
+        tally.add("files_empty", len(self.empty) + len(without_rows), [*self.empty, *without_rows])
+        return tally.kinds
+
+    def checked(self) -> "Plan":
+        """Return the plan, which was stored; raise `ValueError` if its values do not fit together."""
+        for contradiction in self._contradictions():
+            raise ValueError(contradiction)
+        return self
+
+    def _contradictions(self) -> Iterator[str]:
+        for file in self.files:
+            if file.format not in FORMATS or file.compression not in COMPRESSIONS:
+                yield f"{file.path} is of the unknown kind {file.format}, {file.compression}"
+        for number, chunk in enumerate(self.chunks):
+            if not chunk.spans:
+                yield f"chunk {number} is empty"
+            for span in chunk.spans:
+                if not 0 <= span.file < len(self.files):
+                    yield f"chunk {number} is of a file that is not listed"
+                elif not 0 <= span.start < span.stop <= self.files[span.file].size or (span.size or 0) < 0:
+                    yield f"chunk {number} is not within its file"
+        inputs = range(len(self.inputs))
+        if len(self.owners) != (len(self.files) if inputs else 0) or not set(self.owners) <= set(inputs):
+            yield "a file is of an input that is not listed"
+
+
+def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None:
+    """Raise `UsageError` if there is not one weight for each input."""
+    if len(weights) != len(inputs):
+        counts = f"{format_count(len(weights), 'weights')} for {format_count(len(inputs), what)}"
+        raise UsageError(
+            f"--weight: {counts}: give one for each, and quote globs: a shell replaces them by the files that match"
+        )
+
+
+def dependencies_of(file: CorpusFile) -> list[str | int]:
+    """Return what the text of a file depends on."""
+    return [file.identity or file.path, file.size, file.digest, file.format, file.compression]
+
+
+def stored_plan(document: Mapping[str, object], directory: Directory) -> Plan:
+    """Return the plan in a manifest of this directory; raises `KeyError`, `TypeError` or `ValueError` for damage."""
+    plan = stored(Plan, document)
+    return replace(plan, files=tuple(map(directory.located, plan.files))).checked()
+
+
+def list_corpus(
+    options: CorpusOptions,
+    listener: Listener,
+    directory: Directory | None = None,
+    *,
+    weighted: bool = False,
+    may_be_empty: bool = False,
+) -> Listing:
+    """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
+    text_field = options.text_field if isinstance(options, TextOptions) else ""
+    requested = FileType(options.input_format, options.compression, text_field)
+    listing = find_files(options.inputs, requested, exclude=options.exclude or (), may_be_empty=may_be_empty)
+    if listing.repeated and weighted:
+        twice = (options.inputs or ())[listing.repeated[0]]
+        raise UsageError(
+            f"--weight: {twice} has files that an input before it has too, and a file is read once, with one weight: "
+            "name inputs without files in common"
+        )
+    if listing.unused:
+        listener(Notice("warning", f"--exclude {' '.join(listing.unused)} excludes no file: check the globs"))
+    for note in listing.notes:
+        listener(Notice("info", note))
+    tables = [file.path for file in listing.files if text_field and file.format == "text" and is_table(file.path)]
+    if tables and options.input_format == AUTO:
+        listener(
+            Notice(
+                "warning",
+                f"read as plain text, with all of its columns: {_shown(tables)}; convert tables to JSON "
+                "Lines or Parquet, or give --input-format text",
+            )
+        )
+    dangling = [path for path in listing.empty if is_dangling(path)]
+    without_bytes = [path for path in listing.empty if path not in dangling]
+    for paths, kind, what in (
+        (without_bytes, "files", "without a byte"),
+        (dangling, "links", "to files that are missing"),
+    ):
+        if paths and options.inputs:
+            listener(Notice("warning", f"{format_count(len(paths), kind)} {what}: {_shown(paths)}"))
+    return listing if directory is None else replace(listing, files=tuple(map(directory.identified, listing.files)))
+
+
+def _shown(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:3]) + (", ..." if len(paths) > 3 else "")
+
+
+def is_weighted(options: CountOptions) -> bool:
+    """Return whether the inputs have weights, or are to have them when they are counted."""
+    return options.weights is not None or options.temperature is not None or bool(options.shares)
+
+
+def owners_of(options: CountOptions, listing: Listing) -> tuple[int, ...]:
+    """Return the number of each file's input, or nothing where the inputs are too many to be counted apart."""
+    most = MOST_INPUTS if is_weighted(options) else _MOST_UNWEIGHTED
+    return listing.inputs if len(options.inputs or ()) <= most else ()
+
+
+def corpus_bytes(files: Sequence[CorpusFile]) -> int:
+    """Return the bytes of all files together."""
+    return sum(file.size for file in files)
+
+
+def with_share(options: Mapping[str, Any], files: Sequence[CorpusFile]) -> dict[str, Any]:
+    """Return options with the share of documents that a size means in `--sample`: of the bytes of these files.
+
+    A seed of nothing that is chosen is 0. Raises `UsageError` for the complement of all documents.
+    """
+    if "sample" not in options:
+        return {**options}
+    if isinstance(sample := options["sample"], int):
+        total = corpus_bytes(files)
+        sample = sample / total if sample < total else None
+    if options.get("complement") and sample is None:
+        raise UsageError("--complement takes the documents that --sample leaves out: give a --sample that leaves some")
+    chooses = sample or options.get("shuffle") or options.get("weights")
+    return {**options, "sample": sample, "seed": options["seed"] if chooses else 0}
+
+
+def default_chunk_bytes(corpus_bytes: int, workers: int, worker_bytes: int, *, slow: bool = False) -> int:
+    """Return the bytes of a chunk: the fewest chunks that a worker's memory allows, the same number for each worker.
+
+    Fewer chunks mean fewer counters to sort, write and read; equal numbers mean that all workers end together. slow:
+    the pattern runs on `regex`; a chunk takes seconds in either case, and no more is lost by a kill.
+    """
+    by_memory = int(worker_bytes / _WORKER_BYTES_PER_CHUNK_BYTE)
+    most = max(_MIN_CHUNK_BYTES, min(by_memory, SLOW_CHUNK_BYTES if slow else _MAX_CHUNK_BYTES))
+    rounds = -(-corpus_bytes // (workers * most))
+    return max(_MIN_CHUNK_BYTES, -(-corpus_bytes // (workers * max(1, rounds))))

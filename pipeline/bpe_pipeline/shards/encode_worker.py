@@ -1,0 +1,272 @@
+"""Encoding one chunk: what a worker process does, and a thread of `encode_files`. Text is read exactly as for counting.
+
+A worker process keeps the last tokenizer that it was sent, with warm caches.
+"""
+
+import logging
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from bpe_pipeline import _core
+from bpe_pipeline.corpus.files import CorpusFile, FileSpan
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
+from bpe_pipeline.counts.looks_special import LooksSpecial
+from bpe_pipeline.counts.prepared import PreparedText, in_blocks
+from bpe_pipeline.executors import Broadcast
+from bpe_pipeline.pattern.compiled import PatternSequence
+from bpe_pipeline.pattern.prepare import SpecialSearch
+from bpe_pipeline.shards.ids_file import EncodedChunk, IdsWriter
+from bpe_pipeline.shards.special_in_text import SpecialInText
+from bpe_pipeline.storage import Location, named, open_file
+from bpe_pipeline.storage.atomic import whole_file
+from bpe_pipeline.tokenizer.model import Model, refused_texts
+
+_log = logging.getLogger(__name__)
+_BLOCK_IDS, _BLOCK_BYTES = 1 << 18, 4 << 20
+Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where documents end among all ids of the chunk
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdsTask(ChunkTask):
+    """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
+
+    special_tokens: the separator first. special_tokens_in_text: what special tokens become that separate nothing.
+    front, behind: the ids around the text of a document.
+    """
+
+    work: ClassVar[str] = "encoded"
+    again: ClassVar[str] = "encode it again"
+
+    separator: int | None
+    separators: bool
+    special_tokens_in_text: str
+    front: list[int]
+    behind: list[int]
+    id_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardsTask(IdsTask):
+    """One chunk whose ids go to shards: a file that was fixed makes other ones."""
+
+    again: ClassVar[str] = "start from scratch with --overwrite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeTask(ShardsTask):
+    """One chunk for a worker process. model: from `packed`; tokenizer: its fingerprint; cache_bytes: for pre-tokens."""
+
+    output: Location
+    fingerprint: str
+    model: Broadcast
+    tokenizer: str
+    cache_bytes: int
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def packed(model: Model) -> bytes:
+    """Return a model as bytes for workers, without its native parts."""
+    return pickle.dumps(replace(model))
+
+
+_loaded: dict[tuple[str, int], tuple[Model, _core.Encoder]] = {}  # at most one
+
+
+def loaded(model: Broadcast, tokenizer: str, cache_bytes: int) -> tuple[Model, _core.Encoder]:
+    """Return the model that was sent with its encoder, which stays with its caches until another one is sent."""
+    key = tokenizer, cache_bytes
+    if key not in _loaded:
+        _loaded.clear()
+        sent: Model = pickle.loads(model.get())  # noqa: S301 - from our own coordinator
+        _loaded[key] = sent, sent.encoder(cache_bytes=cache_bytes, threads=1)
+    return _loaded[key]
+
+
+def unload() -> None:
+    """Free the model that was sent last, with its caches: a later stage has the memory."""
+    if _loaded:
+        _loaded.clear()
+        _core.give_back_memory()
+
+
+def encode_chunk(task: EncodeTask) -> EncodedChunk:
+    """Encode one chunk and write its part. Raises as `count_chunk` does."""
+    started = time.monotonic()
+    model, encoder = loaded(task.model, task.tokenizer, task.cache_bytes)
+    with whole_file(task.output) as path, path.open("wb") as file:
+        part = IdsWriter(file, task.id_bytes)
+        half = task.budget_bytes // 2  # for `regex`, where it cuts
+        if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
+            task = replace(task, budget_bytes=half, copies=2 * task.copies)
+        statistics = make_ids(task, model, encoder, part.add, regex_bytes=half)
+        written = part.finish_part(task.fingerprint, statistics)
+    elapsed_s = time.monotonic() - started
+    _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
+    return written
+
+
+def make_ids(
+    task: IdsTask, model: Model, encoder: _core.Encoder, sink: Sink, *, regex_bytes: int | None = None
+) -> ChunkStatistics:
+    """Read a chunk and pass its ids to the sink; returns how many bytes it has, and what was skipped or altered."""
+    pattern = model.pattern
+    in_steps = pattern.lengths if isinstance(pattern, PatternSequence) else None
+    cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
+    ids_of = model.vocabulary.special_tokens
+    ids = _core.ChunkIds(
+        encoder,
+        [],
+        separator=task.separator,
+        separators=task.separators,
+        judged=task.judge.drops_documents and not model.is_prepared,  # prepared text was judged before
+        front=task.front,
+        behind=task.behind,
+    )
+    in_text = SpecialInText(task, ids, task.special_tokens_in_text, separated=task.separator is not None)
+    looks, total = LooksSpecial([*task.special_tokens, *task.added_tokens]), ChunkStatistics()
+    for part in in_text.parts():
+        texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
+        special = {text: ids_of[text] for text in texts}
+        ids.recognise(list(special.values()))
+        if model.is_prepared:
+            feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
+        else:
+            feeding = _Feeding(part, cutter, ids, ids, sink, part.tokens)
+
+        def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
+            in_text.enter(FileSpan(file, start, stop))
+            feeding.start_span(file, start, stop)
+
+        with refused_texts():
+            tally = feed_chunk(part, feeding, before, look=looks.look)
+        feeding.write(at_least=0)
+        read = feeding.statistics()
+        in_text.enter(None)
+        counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
+        added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
+        total += ChunkStatistics(
+            bytes=read["bytes"],
+            text_tokens=sum(added.values()),
+            text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
+            losses=tally.kinds,
+            special_found=counts,
+            left_out=tuple(read["left_out"]),
+            cut=tuple(read["cut"]),
+        )
+    text_tokens, text_bytes = ids.text()  # without added tokens
+    total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)
+    return replace(total, special_in_text=dict(in_text.counts), **looks.statistics())
+
+
+def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
+    """Return whether the first `stop` bytes of a file end with a separator, so that a document starts there."""
+    if not separator or stop < len(separator):
+        return False
+    with open_file(named(file.path)) as opened:
+        return opened.read_at(stop - len(separator), len(separator)) == separator
+
+
+class _Feeding(_core.ChunkCounter):
+    """A counter that counts nothing: its pre-tokens become ids, which are written to the sink in blocks."""
+
+    def __init__(
+        self,
+        task: IdsTask,
+        cutter: Any,
+        pre_tokens: _core.PreTokenSink,
+        ids: _core.ChunkIds,
+        sink: Sink,
+        tokens: tuple[list[bytes], list[bytes]],
+    ) -> None:
+        options: dict[str, Any] = {"judge": task.judge, "budget_bytes": task.budget_bytes, "sink": pre_tokens}
+        super().__init__(cutter, tokens[0], added_tokens=tokens[1], **options)
+        self._ids, self._sink, self._task = ids, sink, task
+        self.around_bytes = 0  # of white space that added tokens take, without what was put in front of text
+
+    def start_span(self, file: CorpusFile, start: int, stop: int) -> None:
+        """Announce where the next text starts and ends."""
+        task = self._task
+        separator = task.special_tokens[0] if task.special_tokens and task.separator is not None else b""
+        self._ids.start_text(False)
+        if file.format != "text" or file.compression != "none":
+            return
+        if stop < file.size:
+            self.end_inside_document()  # the next span continues it
+        if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
+            self._ids.start_text(True)
+
+    def start_inside_document(self) -> None:
+        """Do nothing: ids do not depend on where a document starts."""
+
+    def end_inside_document(self) -> None:
+        """Announce that the last document of the next text continues elsewhere."""
+        self._ids.end_inside_document()
+
+    def feed(self, block: Any, end: bool = False) -> None:
+        super().feed(block, end)
+        self.write(at_least=_BLOCK_IDS)
+
+    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
+        text = memoryview(data)
+        if text.nbytes <= _BLOCK_BYTES:
+            super().feed_documents(offsets, data, offset_bytes)
+            self.write(at_least=_BLOCK_IDS)
+            return
+        for block, end in in_blocks(offsets, data, offset_bytes, _BLOCK_BYTES):  # ids take several times its bytes
+            self.feed(block, end)
+
+    def write(self, *, at_least: int) -> None:
+        """Write the ids that no later text changes, if there are this many."""
+        if self._ids.ready() >= at_least:
+            self._sink(self._ids.take(self._task.id_bytes), self._ids.take_ends())
+
+
+class _PreparedFeeding(_Feeding):
+    """The first counter repairs the text, which is prepared for the pattern; a second counter makes ids of it."""
+
+    def __init__(
+        self, task: IdsTask, model: Model, special: dict[str, int], cutter: Any, ids: _core.ChunkIds, sink: Sink
+    ) -> None:
+        search = SpecialSearch(special, model.preparation)
+        self._encoding = _core.ChunkCounter(cutter, [], budget_bytes=task.budget_bytes, sink=ids)
+        self._text = PreparedText(task, search, self._stretch, self._token, self._end)
+        super().__init__(task, self._text.automaton, self._text.sink, ids, sink, self._text.tokens)
+        self._index = {id_: index for index, id_ in enumerate(special.values())}
+        self._added = {id_: len(text.encode()) for text, id_ in special.items() if id_ not in model.special_ids}
+        self._continues = False
+
+    def set_budget(self, budget_bytes: int) -> None:
+        super().set_budget(budget_bytes)
+        self._encoding.set_budget(budget_bytes)
+        self._text.budget_bytes = budget_bytes
+
+    def end_inside_document(self) -> None:
+        self._continues = True
+
+    def write(self, *, at_least: int) -> None:
+        self._text.pass_on(self)
+        super().write(at_least=at_least)
+
+    def _stretch(self, data: bytes, put_in_front: int) -> None:
+        self.around_bytes -= put_in_front
+        self._encoding.feed(data)
+
+    def _token(self, id_: int, text: bytes) -> None:
+        self.around_bytes += len(text) - self._added.get(id_, len(text))
+        self._end_stretch(inside_document=True)
+        self._ids.special_token(self._index[id_])
+
+    def _end(self, dropped: bool) -> None:
+        self._end_stretch(inside_document=dropped or self._continues)
+        self._continues &= dropped
+
+    def _end_stretch(self, *, inside_document: bool) -> None:
+        if inside_document:
+            self._ids.end_inside_document()
+        self._encoding.feed(b"", end=True)

@@ -1,0 +1,112 @@
+"""The workers that encode, the memory that each has, and what their tasks have in common: what ends a document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.memory import Grant
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.executors import Node
+from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
+from bpe_pipeline.run.options import EncodeFilesOptions
+from bpe_pipeline.run.workers import worker_count
+from bpe_pipeline.shards.encode_worker import IdsTask
+from bpe_pipeline.shards.formats.shard_format import ID_BYTES
+from bpe_pipeline.tokenizer.model import Model
+
+_MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
+_LEAST_CACHE_BYTES = 4 << 20
+_BUFFER_BYTES = 8 << 20  # a block of text and its ids
+LEAST_TEXT_BYTES = 4 << 20  # for a long pre-token
+_MOST_WAITING_BYTES = 16 << 20
+_MOST_CACHE_BYTES = 96 << 20  # of all workers: more gains nothing measurable in a gigabyte of text
+Task = TypeVar("Task", bound=IdsTask)
+
+
+def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
+    """Return the special token that ends a document."""
+    special_tokens = model.vocabulary.special_tokens
+    separator = model.separator if options.separator is None else options.separator
+    if separator is None and options.documents == "separator":
+        raise UsageError("the tokenizer has no special token to write after each document: choose --documents offsets")
+    if separator is not None and separator not in special_tokens:
+        raise UsageError(
+            f"--separator {separator!r} is not a special token of the tokenizer, which has "
+            f"{', '.join(special_tokens) or 'none'}: name one of these"
+        )
+    return separator
+
+
+def separating_tokens(model: Model, separator: str | None) -> tuple[bytes, ...]:
+    """Return the tokens that separate documents: the one that the options name, and those that are special."""
+    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *model.separating]))
+
+
+def dtype_of(model: Model) -> str:
+    """Return the narrower of the two types of ids that holds every id of a model."""
+    return "uint16" if model.vocabulary.max_id < 1 << 16 else "uint32"
+
+
+@dataclass(frozen=True)
+class EncodingWorkers:
+    """The workers that encode, and parts of what each has for its work: for known pre-tokens, for text, and for ids.
+
+    waiting_bytes: for ids that wait for their turn, if ids are taken in the order of the corpus.
+    """
+
+    grant: Grant
+    cache_bytes: int
+    text_bytes: int
+    waiting_bytes: int = 0
+
+    def in_order(self) -> "EncodingWorkers":
+        """Return them with memory for ids that wait, which there is less of for text."""
+        waiting = min(_MOST_WAITING_BYTES, (self.text_bytes - LEAST_TEXT_BYTES) // 4)
+        return replace(self, waiting_bytes=waiting, text_bytes=self.text_bytes - waiting)
+
+
+def encoding_workers(
+    broker: Broker, requested: int | None, model: Model, chunks: int, nodes: Sequence[Node] = ()
+) -> EncodingWorkers:
+    """Return the workers that encode that many chunks; `UsageError` if not even one has memory for the tokenizer."""
+    model_bytes = _MODEL_BYTES_PER_TOKEN * model.vocabulary.size
+    least = model_bytes + _LEAST_CACHE_BYTES + _BUFFER_BYTES + LEAST_TEXT_BYTES
+    grant = broker.reserve(
+        max(least, LEAST_WORK_BYTES),
+        what=f"encoding with a tokenizer of {model.vocabulary.size:,} tokens",
+        asked=worker_count(requested, chunks, nodes),
+        nodes=nodes,
+    )
+    cache = max(_LEAST_CACHE_BYTES, min(_MOST_CACHE_BYTES // grant.on_one, (grant.bytes - least) // 2))
+    return EncodingWorkers(grant, cache, grant.bytes - model_bytes - _BUFFER_BYTES - cache)
+
+
+def task_of(
+    kind: type[Task], model: Model, options: EncodeFilesOptions, workers: EncodingWorkers, /, **settings: Any
+) -> "partial[Task]":
+    """Return the tasks of this kind, each with these settings but for what differs between chunks."""
+    special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
+    separators = options.documents == "separator"
+    once = separators and model.behind[-1:] == (separator,)  # the separator is also what the tokenizer adds behind
+    behind = model.behind[:-1] if once else model.behind
+    return partial(
+        kind,
+        pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
+        text_field=options.text_field,
+        special_tokens=separating_tokens(model, separator),
+        ending=int(separator is not None),
+        rules=model.preparation.rules,
+        judge=DocumentJudge.of(vars(options)),
+        budget_bytes=workers.text_bytes,
+        grant=workers.grant,
+        copies=2,  # of more memory, half may go to the cache
+        separator=model.id_of(separator),
+        separators=separators,
+        special_tokens_in_text=options.special_tokens_in_text,
+        front=[special_tokens[text] for text in model.front],
+        behind=[special_tokens[text] for text in behind],
+        id_bytes=ID_BYTES[dtype_of(model)],
+        **settings,
+    )

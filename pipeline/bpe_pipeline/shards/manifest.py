@@ -1,0 +1,274 @@
+"""A directory of shards: its manifest, and the names of its files.
+
+encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
+journal            how far the writer of shards in the order of the corpus is; deleted when all shards are written
+.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
+parts/000000.ids   the ids of a chunk, made by a worker; deleted when they are written
+dealt/0000-000000.ids  the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
+shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
+                   for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
+shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
+"""
+
+import contextlib
+import hashlib
+import itertools
+import re
+from array import array
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.run import standard_input
+from bpe_pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
+from bpe_pipeline.run.options import flag_of, with_defaults, without_defaults
+from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
+from bpe_pipeline.run.stored import plain, stored
+from bpe_pipeline.shards.encoded_corpus import (
+    FORMAT_VERSION,
+    RESULT,
+    SHARD_NAME,
+    EncodedCorpus,
+    check_names,
+    load_result,
+    single_stems,
+    write_result,
+)
+from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
+from bpe_pipeline.shards.ids_file import StoredIds, part_name
+from bpe_pipeline.shards.journal import entries_of
+from bpe_pipeline.storage import Location, existing
+from bpe_pipeline.tokenizer.model import Model
+
+JOURNAL = "journal"
+_BEGUN = re.compile(r"\.(train|validation)-\d{5,}\.(ids|ends|shard|second)")  # files of shards that are not complete
+_WORKING = ".working"
+ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
+_RESERVED = rf"parts|dealt|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
+SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
+
+
+def kind_of(format_name: str, *, validation: bool) -> Kind:
+    """Return the kind of a directory of shards of one format, with or without what is held out."""
+    format_ = shard_format(format_name)
+    directories = directories_of(format_, ["train", *(["validation"] if validation else [])])
+    written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
+    tops = {name.split("/")[0] for name in (*written, *directories) if name}
+    return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
+
+
+def directories_of(format_: ShardFormat, splits: Sequence[str]) -> list[str]:
+    """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
+    apart = len(splits) > 1 and format_.split_directories
+    return ["" if split == "train" and not apart else split for split in splits]
+
+
+def working_directory(file: Location) -> Location:
+    """Return the hidden directory in which a single file is made, `.train.bin.working` next to it."""
+    return file.with_name(f".{file.name}{_WORKING}")
+
+
+def refuse_working_directory(output: Location) -> None:
+    """Raise `UsageError` for the name of a directory in which a single file is made: it would be removed."""
+    if (single := _single_of(output.name)) is not None:
+        where = output.with_name(single)
+        raise UsageError(
+            f"--output {output} is the directory in which {where} is made: name {where}, or another directory"
+        )
+
+
+def _single_of(name: str) -> str | None:
+    """Return the name of the single file that is made in a directory of this name, if one is."""
+    file_name = name.removeprefix(".").removesuffix(_WORKING)
+    return file_name if name == f".{file_name}{_WORKING}" and single_format(file_name) else None
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What `encoding.json` says. options: those that decide what the shards hold, and the tokenizer's fingerprint.
+
+    shards: names of files that may be there.
+    """
+
+    directory: Directory
+    options: dict[str, Any]
+    plan: Plan
+    shards: tuple[str, ...] = ()
+
+    @property
+    def single(self) -> str | None:
+        """The name of the single file that is made, if it is one."""
+        return _single_of(self.directory.location.name)
+
+    @property
+    def home(self) -> Directory:
+        """Where the shards are: in the directory, but a single file is next to it."""
+        where = self.directory.location
+        return replace(self.directory, location=where.parent) if self.single else self.directory
+
+    @property
+    def output(self) -> Location:
+        """What the command makes: the directory, or the single file."""
+        return self.home / self.single if self.single else self.directory.location
+
+    @property
+    def result(self) -> Location:
+        """Where it is said what the shards are."""
+        return self.home / (f"{self.single}.json" if self.single else RESULT)
+
+    def directories(self, splits: Sequence[str]) -> dict[str, str]:
+        """Return the directory of each split in `home`; "" if it is `home` itself."""
+        format_ = shard_format(self.options["shard_format"])
+        names = [""] * len(splits) if self.single else directories_of(format_, splits)
+        return dict(zip(splits, names, strict=True))
+
+    def stem(self, split: str, directory: str, index: int, shards: int) -> str:
+        """Return how the name of a shard in `home` starts. shards: how many its split has."""
+        if self.single:
+            return single_stems(self.single)[split]
+        stem = shard_format(self.options["shard_format"]).stem.format(index=index, shards=shards)
+        return f"{directory}/{stem}" if directory else stem
+
+    def fingerprint(self) -> str:
+        """Return what the shards depend on."""
+        return fingerprint(without_defaults(self.options), FORMAT_VERSION, list(map(dependencies_of, self.plan.files)))
+
+    def owned_parts(self) -> list[str]:
+        """Return the names of the parts, in the order of the chunks."""
+        return [f"parts/{part_name(index)}" for index in range(len(self.plan.chunks))]
+
+    def owned_dealt(self) -> list[list[str]]:
+        """Return the names of the dealt files of each epoch."""
+        if not is_dealt(self.options):
+            return []
+        epochs, parts = self.options.get("repeat") or 1, range(len(self.plan.chunks))
+        return [[f"dealt/{epoch:04d}-{index:06d}.ids" for index in parts] for epoch in range(epochs)]
+
+    def remove_working(self) -> None:
+        """Delete what is needed no more when the shards are complete, but not the manifest."""
+        self.directory.remove([*self.owned_parts(), *itertools.chain(*self.owned_dealt()), JOURNAL])
+        self.directory.remove(filter(_BEGUN.fullmatch, self.directory.names_in(self.directory.location)))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether one writer writes the shards, in the order of the corpus, to a local directory."""
+        options = self.options
+        chosen_by_hash = not any(map(options.get, ("shuffle", "weights", "val_tokens")))
+        return isinstance(self.home.location, Path) and chosen_by_hash and (options.get("repeat") or 1) == 1
+
+    @property
+    def journal(self) -> Path:
+        """Where the writer's journal is, if the shards are written in order."""
+        path = self.directory / JOURNAL
+        assert isinstance(path, Path)
+        return path
+
+    def journal_of(self) -> str:
+        """Return what the journal depends on: it counts chunks."""
+        return fingerprint(self.fingerprint(), plain(self.plan.chunks))
+
+    def encoded_chunks(self) -> int:
+        """Return how many chunks are encoded: those that are in shards, and those with a part."""
+        written = self.written_chunks()
+        return written + sum(existing([path for path, _ in self.parts()[written:]]))
+
+    def written_chunks(self) -> int:
+        """Return how many chunks the journal of the one writer has; 0 if there is none."""
+        entries = entries_of(self.journal, self.journal_of()) if self.in_order else ()
+        return int(entries[-1]["position"].get("chunk", 0)) if entries else 0
+
+    def parts(self) -> list[StoredIds]:
+        """Return the path of each part, and the fingerprint of what it depends on."""
+        options = without_defaults(self.options)
+        return [
+            StoredIds(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
+            for index, name in enumerate(self.owned_parts())
+        ]
+
+
+def is_dealt(options: dict[str, Any]) -> bool:
+    """Return whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
+    return "shuffle" in options and any(map(options.get, ("shuffle", "weights", "val_fraction", "val_tokens")))
+
+
+def holds_out(options: dict[str, Any]) -> bool:
+    """Return whether these options make a validation split; `UsageError` for two ways to make one."""
+    flags = [flag_of(name) for name in ("val_fraction", "val_tokens", "val_size") if options.get(name)]
+    if len(flags) > 1:
+        raise UsageError(f"{flags[0]} and {flags[1]} exclude each other; give one")
+    return bool(flags)
+
+
+def tokenizer_fingerprint(model: Model) -> str:
+    """Return a digest of everything that ids depend on: 32 hexadecimal digits, the same on every machine."""
+    vocabulary, pattern, preparation = model.vocabulary, model.pattern, model.preparation
+    digest = hashlib.sha256()
+    ids, lengths = array("I", vocabulary.tokens), array("I", map(len, vocabulary.tokens.values()))
+    for column in (ids, lengths, vocabulary.left, vocabulary.right, vocabulary.result):
+        digest.update(len(column).to_bytes(8, "little") + column.tobytes())
+    digest.update(b"".join(vocabulary.tokens.values()))
+    steps = [step.expression for step in getattr(pattern, "steps", ())]
+    rules = {text: asdict(rule) for text, rule in sorted(preparation.rules.items())}
+    return fingerprint(
+        digest.hexdigest(),
+        vocabulary.special_tokens,
+        [pattern.expression, steps, pattern.unicode_version],
+        [model.whole_pre_tokens, preparation.nfc, preparation.space_in_front, rules],
+        *model.front,
+        *(["behind", *model.behind] if model.behind else []),
+        *(["unknown", model.unknown.text, model.unknown.fused] if model.unknown.text is not None else []),
+    )
+
+
+def save(encoding: Encoding, *, absent: bool = False) -> bool:
+    """Write `encoding.json`, whole or not at all, or only if it is absent; return whether it was written."""
+    settings = {"options": without_defaults(encoding.options), "shards": encoding.shards}
+    return encoding.directory.write_manifest({**settings, **plain(encoding.plan)}, absent=absent)
+
+
+def load(directory: Directory) -> Encoding | None:
+    """Return the encoding in a directory, or None if there is none; raises as `Directory.read_manifest` does."""
+    document = directory.read_manifest()
+    if document is None:
+        return None
+    with directory.damage():
+        options = with_defaults(stored(dict[str, Any], document["options"]))
+        names = stored(tuple[str, ...], document["shards"])
+        check_names(names, shard_format(options["shard_format"]), _single_of(directory.location.name))
+        return Encoding(directory, options, stored_plan(document, directory), names)
+
+
+def remove_all(encoding: Encoding, keep: list[str]) -> None:
+    """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
+    names = list(encoding.shards)
+    with contextlib.suppress(InputError):  # shards.json lists more where it was written last
+        result = load_result(encoding.result)
+        if result is not None and (encoding.single or result.encoding == encoding.fingerprint()):
+            names += result.file_names()
+    encoding.home.remove([encoding.result.name, *names])
+    encoding.remove_working()
+    encoding.directory.remove([LOG])
+    standard_input.remove_copies(encoding.directory, keep)
+
+
+def remove_working_directory(encoding: Encoding) -> None:
+    """Delete what is left in the directory of a finished single file; the lock removes the directory."""
+    encoding.directory.remove([LOG])
+    standard_input.remove_copies(encoding.directory, ())
+    encoding.directory.remove([SHARDS.manifest])  # last: without it, the others are somebody else's
+
+
+def remove_partial(encoding: Encoding) -> None:
+    """Delete the temporary files of killed writers."""
+    working = [*encoding.owned_parts(), *itertools.chain(*encoding.owned_dealt())]
+    encoding.directory.remove_partial([SHARDS.manifest, *working, STANDARD_INPUT])
+    encoding.home.remove_partial([encoding.result.name, *encoding.shards])
+
+
+def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:
+    """Write what the shards of an encoding are."""
+    encoding.directory.require_lock()
+    write_result(encoding.result, corpus)

@@ -1,0 +1,252 @@
+"""Shards opened for training: their ids as one sequence, in arrays that are mapped into memory. numpy only."""
+
+import hashlib
+import sys
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bpe_pipeline.base.errors import InputError, UsageError, unfit
+from bpe_pipeline.base.units import format_count
+from bpe_pipeline.run.values import shard_formats
+from bpe_pipeline.shards.encoded_corpus import find_result
+from bpe_pipeline.shards.formats import shard_format
+from bpe_pipeline.storage import Location, Remote, named
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Shards(Sequence[Any]):
+    """The ids of a set of shards, or of several sets; a sequence that can be pickled.
+
+    `shards[5]` is an id, `shards[5:9]` an array, a view of the file where one shard has them all. `vocab_size`: all ids
+    are below it; `row_tokens`: of each row, if the shards were made with `sequence_length`.
+    """
+
+    def __init__(self, files: Sequence[tuple[Path, int, int]], dtype: str, vocab_size: int, row_tokens: int | None):
+        self.files, self.dtype, self.vocab_size, self.row_tokens = list(files), dtype, vocab_size, row_tokens
+        self._firsts = list(accumulate((tokens for _, _, tokens in files), initial=0))
+        self._arrays: dict[int, Any] = {}
+        self.sets: tuple[Shards, ...] = ()
+        self.weights: tuple[float, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of ids."""
+        return self._firsts[-1]
+
+    def __repr__(self) -> str:
+        rows = "" if self.row_tokens is None else f", rows of {self.row_tokens:,}"
+        sets = f"{len(self.sets):,} sets, " if self.sets else ""
+        files = format_count(len(self.files), "files")
+        return f"<Shards: {len(self):,} ids below {self.vocab_size:,} in {sets}{files}{rows}>"
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an id, or an array of the ids of a slice."""
+        import numpy as np
+
+        if not isinstance(index, slice):
+            at = range(len(self))[index]
+            shard = bisect_right(self._firsts, at) - 1
+            return int(self._array(shard)[at - self._firsts[shard]])
+        start, stop, step = index.indices(len(self))
+        if step != 1:
+            return self[0 : len(self)][index]
+        arrays = []
+        while start < stop:
+            shard = bisect_right(self._firsts, start) - 1
+            last = min(stop, self._firsts[shard + 1])
+            arrays.append(self._array(shard)[start - self._firsts[shard] : last - self._firsts[shard]])
+            start = last
+        return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, self.dtype), *arrays])
+
+    def windows(self, tokens: int, *, count: int | None = None, seed: int = 0) -> "Windows":
+        """Return windows of that many ids at random positions; the same for the same seed, in any process.
+
+        Of several sets, each window is of one, which its weight decides.
+
+        Args:
+            tokens: ids in each window; for inputs and targets one more than the model takes.
+            count: how many windows there are; default: as many as would hold all ids once.
+            seed: decides the positions.
+
+        Returns:
+            A sequence of int64 arrays that a `torch.utils.data.DataLoader` takes as a data set.
+
+        Raises:
+            UsageError: `tokens` is not from 1 to the number of ids, or `count` or `seed` is no such number.
+        """
+        if count is not None and (type(count) is not int or not 0 <= count <= sys.maxsize):
+            raise unfit("count", "a number of windows", count)
+        if type(seed) is not int:
+            raise unfit("seed", "a whole number", seed)
+        every = count if count is not None else len(self) // tokens if type(tokens) is int and tokens > 0 else 0
+        return Windows(self.sets or (self,), self.weights or (1.0,), tokens, every, seed)
+
+    def rows(self) -> "Rows":
+        """Return the rows of shards that were made with `sequence_length`, as a sequence of int64 arrays."""
+        if self.row_tokens is None:
+            raise UsageError("these shards have no rows: make them with --sequence-length, or take windows")
+        return Rows(self, self.row_tokens)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_arrays": {}}  # files are mapped again where they are used
+
+    def _array(self, shard: int) -> "NDArray[Any]":
+        if shard not in self._arrays:
+            import numpy as np
+
+            path, start, tokens = self.files[shard]
+            try:
+                self._arrays[shard] = np.memmap(path, self.dtype, "r", start, (tokens,))
+            except (OSError, ValueError) as error:
+                raise InputError(f"{path} cannot be mapped: {error}; restore it, or encode the corpus again") from None
+        mapped: NDArray[Any] = self._arrays[shard]
+        return mapped
+
+
+class _Arrays(Sequence[Any]):
+    """Arrays by their numbers."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an array, or a list of those of a slice."""
+        numbers = range(len(self))[index]
+        return [self._array(number) for number in numbers] if isinstance(numbers, range) else self._array(numbers)
+
+    @abstractmethod
+    def _array(self, number: int) -> Any:
+        """Return the array with this number."""
+
+
+@dataclass(frozen=True)
+class Rows(_Arrays):
+    """The rows of shards."""
+
+    shards: Shards
+    tokens: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.shards) // self.tokens
+
+    def _array(self, number: int) -> Any:
+        start = number * self.tokens
+        return _as_int64(self.shards[start : start + self.tokens])
+
+
+@dataclass(frozen=True)
+class Windows(_Arrays):
+    """Windows of sets of shards at random positions: which one number i is depends on the seed and i alone."""
+
+    sets: tuple[Shards, ...]
+    weights: tuple[float, ...]
+    tokens: int
+    number: int
+    seed: int
+    _limits: tuple[float, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if type(self.tokens) is not int or self.tokens < 1 or any(len(shards) < self.tokens for shards in self.sets):
+            least = min(map(len, self.sets))
+            raise UsageError(
+                f"windows of {self.tokens!r} ids: give a number from 1 to the {least:,} ids that there are"
+            )
+        total = sum(self.weights)
+        object.__setattr__(self, "_limits", tuple(accumulate(weight / total for weight in self.weights)))
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return self.number
+
+    def _array(self, number: int) -> Any:
+        digest = hashlib.blake2b(f"{self.seed} {number}".encode(), digest_size=16).digest()
+        which, where = (int.from_bytes(half, "little") / 2**64 for half in (digest[:8], digest[8:]))
+        shards = self.sets[min(bisect_right(self._limits, which), len(self.sets) - 1)]
+        places = len(shards) - self.tokens + 1
+        start = min(int(where * places), places - 1)
+        return _as_int64(shards[start : start + self.tokens])
+
+
+def _as_int64(ids: "NDArray[Any]") -> "NDArray[Any]":
+    """Return a copy as embeddings take ids: PyTorch has next to no operations on uint16 and uint32."""
+    import numpy as np
+
+    return np.array(ids, np.int64)
+
+
+def open_shards(
+    path: str | PathLike[str] | Remote | Sequence[str | PathLike[str] | Remote],
+    weights: Sequence[float] | None = None,
+) -> Shards:
+    """Open shards that `encode --output` wrote in the formats npy, bin and megatron, for training.
+
+    >>> encoded = bpe_pipeline.encode_corpus("corpus", tokenizer, "train.bin", workers=1)
+    >>> shards = bpe_pipeline.open_shards("train.bin")
+    >>> len(shards), shards[1:4].tolist(), [len(window) for window in shards.windows(3, count=2)]
+    (5, [258, 259, 257], [3, 3])
+
+    Args:
+        path: a directory of shards, its `validation/`, one shard, or a single file such as `train.bin`; or several.
+        weights: of several: how often windows are taken of each; default: by the number of their ids.
+
+    Returns:
+        The ids as one sequence, the sets one after the other; `windows(n)` is a data set of random windows.
+
+    Raises:
+        InputError: there are no shards, or of a format that cannot be mapped.
+        UsageError: the weights do not fit, or numpy is missing.
+    """
+    paths = path if isinstance(path, Sequence) and not isinstance(path, str) else [path]
+    sets = [_open(named(where)) for where in paths]
+    if weights is not None and not _fit(weights, len(sets)):
+        raise unfit("weights", f"{len(sets)} numbers from 0 up with a finite sum that is not 0", weights)
+    return sets[0] if len(sets) == 1 else _together(sets, weights)
+
+
+def _fit(weights: object, count: int) -> bool:
+    """Return whether these are that many weights."""
+    if not isinstance(weights, Sequence) or isinstance(weights, str | bytes) or len(weights) != count:
+        return False
+    if not all(isinstance(weight, int | float) and 0 <= weight <= sys.float_info.max for weight in weights):
+        return False
+    return 0 < sum(map(float, weights)) <= sys.float_info.max
+
+
+def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards:
+    """Return several sets as one."""
+    if len({shards.dtype for shards in sets}) > 1:
+        raise InputError("the sets have ids of different types: encode them with one tokenizer")
+    rows = {shards.row_tokens for shards in sets}
+    files = [file for shards in sets for file in shards.files]
+    vocab_size = max(shards.vocab_size for shards in sets)
+    together = Shards(files, sets[0].dtype, vocab_size, rows.pop() if len(rows) == 1 else None)
+    together.sets, together.weights = tuple(sets), tuple(map(float, weights or map(len, sets)))
+    return together
+
+
+def _open(where: Location) -> Shards:
+    """Open one set."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        raise UsageError("open_shards needs numpy: pip install numpy") from None
+    result = None if isinstance(where, Remote) else find_result(where)
+    if result is None:
+        raise InputError(f"{where} is no local directory of shards, nor one of them: name what `encode --output` wrote")
+    home, corpus, shards = result
+    layout = corpus.layout()
+    header = shard_format(corpus.format).header(layout, 0)
+    if header is None:
+        mapped = ", ".join(name for name in shard_formats() if shard_format(name).header(layout, 0) is not None)
+        raise InputError(
+            f"{where} is of the format {corpus.format}, whose own reader reads it; open_shards maps {mapped}: encode "
+            "with one of these --shard-format"
+        )
+    chosen = [shard for shard in shards if shard.tokens and (home != where or shard.split is None)]
+    files = [(Path(str(home / shard.name)).absolute(), len(header), shard.tokens) for shard in chosen]
+    return Shards(files, corpus.dtype, corpus.vocab_size, corpus.row_tokens)

@@ -1,0 +1,259 @@
+"""The plan of an encoding: what is read, where it is cut, and what separates documents.
+
+The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from fractions import Fraction
+from os import PathLike
+from typing import Any
+
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from bpe_pipeline.base.units import format_count
+from bpe_pipeline.corpus.chunks import cutting_of
+from bpe_pipeline.corpus.documents import DocumentJudge
+from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.corpus.listing import Listing
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent
+from bpe_pipeline.executors import Node
+from bpe_pipeline.pattern.token_rules import TokenRule
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import Directory
+from bpe_pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
+from bpe_pipeline.run.keywords import AnyPath
+from bpe_pipeline.run.options import (
+    READING_OPTIONS,
+    RECORDS,
+    CorpusOptions,
+    EncodeFilesOptions,
+    EncodeOptions,
+    ShardsOptions,
+    with_defaults,
+)
+from bpe_pipeline.run.parts import processes
+from bpe_pipeline.run.patterns import on_regex
+from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights, with_share
+from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.run.standard_input import with_standard_input
+from bpe_pipeline.run.workers import worker_count
+from bpe_pipeline.shards import manifest as shards
+from bpe_pipeline.shards.encoded_corpus import load_result, single_names
+from bpe_pipeline.shards.encoding_tasks import dtype_of, separating_tokens, separator_of
+from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.manifest import Encoding
+from bpe_pipeline.storage import named
+from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
+from bpe_pipeline.tokenizer.model import Model
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+_LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
+_CHUNKS_PER_WORKER = 8
+_MOST_COPIES = 1000  # of a document
+
+
+def refuse_swapped(inputs: object, call: str) -> None:
+    """Raise `UsageError` where the tokenizer is given as the inputs."""
+    if isinstance(inputs, Tokenizer):
+        raise UsageError(f"the inputs are a tokenizer: the order is {call}")
+
+
+def model_of(tokenizer: Tokenizer | AnyPath, inputs: object) -> Model:
+    """Return the model of a tokenizer or of the path of one; `UsageError` where the inputs are that path."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer.model
+    try:
+        return load_model(named(tokenizer, "tokenizer"))
+    except InputError:
+        if isinstance(inputs, str | PathLike) and (tokenizer_home(named(inputs)) / "tokenizer.json").exists():
+            raise UsageError(f"{inputs} is a tokenizer, and {tokenizer} is none: inputs come before it") from None
+        raise
+
+
+def warnings_of(
+    model: Model, options: EncodeFilesOptions, total: ChunkStatistics, documents: int, plan: Plan
+) -> Iterator[str]:
+    """Yield warnings of special tokens in the text that are not what the tokenizer takes for the separator."""
+    if warning := other_separator(model, separator_of(model, options), total.special_found, documents, plan):
+        yield warning
+    if total.special_in_text and options.special_tokens_in_text == "tokens":
+        yield (
+            f"the text has special tokens, encoded as special tokens: {most_frequent(total.special_in_text)}; "
+            "--special-tokens-in-text text encodes them as text, refuse makes them an error"
+        )
+    if model.lossy:
+        yield model.lossy
+    if total.looks_special:
+        yield (
+            f"{total.special_text('encoded')}; if they are special, encode with a tokenizer that has them as special "
+            "tokens"
+        )
+
+
+def other_separator(
+    model: Model, separator: str | None, counts: Mapping[str, int], documents: int, plan: Plan
+) -> str | None:
+    """Return a warning if another special token, but a pad, bos or chat mark, separates the text more often."""
+    expected: set[str | None] = {separator}
+    if separator in counts or all(file.format != "text" for file in plan.files):
+        expected |= {model.pad_token, model.bos_token, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
+    candidates = {text: counts.get(text, 0) for text in model.separating if text not in expected}
+    candidates = {text: count for text, count in candidates.items() if count > documents}
+    if separator is None or not candidates:
+        return None
+    text_found = max(candidates, key=candidates.__getitem__)
+    return (
+        f"{text_found!r} occurs {candidates[text_found]:,} times in the text, but {separator!r} is the separator and "
+        f"ended {format_count(documents, 'documents')}: name what separates this corpus with --separator, and encode "
+        "it again"
+    )
+
+
+def with_bos(model: Model, options: EncodeOptions) -> Model:
+    """Return the model whose documents start with bos if the options ask for it."""
+    if options.add_bos and model.bos_token is None:
+        raise UsageError("--add-bos: the tokenizer has no bos token; export it with --bos-token first")
+    return model.adding_bos(options.add_bos)
+
+
+def as_directory(options: EncodeOptions) -> EncodeOptions:
+    """Return the options with the directory in which a single file such as `train.bin` is made, and its format."""
+    if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
+        raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
+    if options.weights is not None:
+        require_weights(options.weights, options.inputs or ())
+        if max(map(Fraction, options.weights)) > _MOST_COPIES:
+            raise UsageError(f"--weight: a document is written at most {_MOST_COPIES:,} times; give smaller weights")
+    output, requested, name = options.output, options.shard_format, None
+    if output is not None:
+        shards.refuse_working_directory(output)
+        name = None if output.is_dir() else single_format(output.name)
+    if name is not None and requested not in (name, RECORDS["shard_format"].default):
+        raise UsageError(f"--output {output} is a file of the format {name}, not {requested}: leave out --shard-format")
+    if options.position_ids and not shard_format(name or requested).columns:
+        raise UsageError(f"--position-ids: {name or requested} has no place for them: choose arrow, parquet or mds")
+    if output is None or name is None:
+        return options
+    if options.part is not None:
+        raise UsageError(f"--part: {output} is one file, which one process writes; give a directory of shards")
+    return replace(options, output=shards.working_directory(output), shard_format=name)
+
+
+def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
+    """Return what the shards of a corpus depend on in addition to its text."""
+    return {
+        **{name: getattr(options, name) for name in READING_OPTIONS},
+        **asdict(DocumentJudge.of(vars(options))),
+        **options.of_stage("encode", "mix"),
+        "seed": options.seed,
+        "separator": separator_of(model, options),
+        "tokenizer": shards.tokenizer_fingerprint(model),
+        "dtype": dtype_of(model),
+        **({} if options.weights is None else {"weighted": list(options.inputs or ())}),
+    }
+
+
+def open_encoding(
+    runner: Runner,
+    directory: Directory,
+    options: ShardsOptions,
+    requested: dict[str, Any],
+    cut: Callable[[Listing], Plan],
+) -> Encoding:
+    """Return the encoding that is requested: the stored one, or a new one with its plan, which `cut` makes."""
+    stored = None if options.overwrite else shards.load(directory)
+    weighted = isinstance(options, EncodeOptions) and options.weights is not None
+    with with_standard_input(directory, options) as reading:
+        listing = list_corpus(reading, runner.listener, directory, weighted=weighted, may_be_empty=stored is not None)
+        directory.refuse_corpus_inside(file.path for file in listing.files)
+        requested = with_share(requested, listing.files)
+        if stored is not None:
+            manifest.refuse_other_options(stored.output, "encoding", stored.options, requested)
+            added = stored.plan.added_files(directory, listing, runner.listener)
+            if added:
+                raise RunDirectoryError(
+                    f"{stored.output} holds the shards of another corpus, without {added[0].path}; choose another "
+                    "--output, or start again with --overwrite"
+                )
+            return replace(stored, plan=stored.plan.reopened(listing))
+        directory.refuse_linked_directories()
+        if not options.overwrite:
+            directory.refuse_foreign_files()
+        plan = cut(listing)
+        encoding = Encoding(directory, requested, plan)
+        refuse_other_file(encoding, overwrite=options.overwrite)
+        if options.overwrite:
+            old = encoding if encoding.single else None  # a finished one has no directory
+            with suppress(RunDirectoryError):  # damaged: its list of files cannot be trusted
+                old = shards.load(directory) or old
+            if old is not None:
+                shards.remove_all(old, keep=[file.path for file in plan.files])
+        if shards.save(encoding, absent=bool(runner.part)):
+            return encoding
+    return open_encoding(runner, directory, options, requested, cut)  # another part's plan was first
+
+
+def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
+    """Raise `RunDirectoryError` if a single file would replace one that is of something else."""
+    if encoding.single is None or overwrite:
+        return
+    existing = load_result(encoding.result)
+    if existing is not None and existing.encoding == encoding.fingerprint():
+        return
+    for name in single_names(encoding.single):
+        if (encoding.home / name).exists():
+            if existing is not None:
+                manifest.refuse_other_options(
+                    encoding.home / name, "encoding", with_defaults(existing.options or {}), encoding.options
+                )
+            what = "something else" if existing is None else "another corpus"
+            raise RunDirectoryError(
+                f"{encoding.home / name} exists and is of {what}; name another file, or replace it with --overwrite"
+            )
+
+
+def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: Sequence[Node], most: int) -> int:
+    """Return the bytes of a chunk, so that all workers end together."""
+    workers = worker_count(options.workers, nodes=nodes) * processes(options)
+    size = -(-corpus_bytes(files) // (workers * _CHUNKS_PER_WORKER))
+    return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
+
+
+def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes, ...], dict[str, TokenRule]]:
+    """Return the tokens that separate documents in texts, and the rules of all that are recognised there."""
+    separator, rules = separator_of(model, options), dict(model.preparation.rules)
+    separating = separating_tokens(model, separator)
+    if options.special_tokens_in_text != "text":
+        return separating, rules
+    others = {token.decode() for token in separating} - {separator}
+    separators = tuple(token for token in separating if token.decode() == separator)
+    return separators, {text: rule for text, rule in rules.items() if text not in others}
+
+
+def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
+    """Return the plan, of inputs with weights one by one; `InputError` if there is nothing to read at all."""
+    most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
+    chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
+    separator = separator_of(model, options) or ""
+    special_tokens, rules = _recognised(model, options)
+    judge = DocumentJudge.of(vars(options))
+    reading: dict[str, Any] = {"judge": judge, "ending": int(bool(separator)), "text_field": options.text_field}
+    cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
+    if model.is_prepared:  # a stretch is prepared as a whole
+        cutting = replace(cutting, automaton=None, whole_documents=True)
+    known = {*(token.decode() for token in special_tokens), *rules}
+    ends_alike = [text for text in known if separator and text.endswith(separator)]
+    if judge.selects or ((model.front or model.behind) and (judge.drops_documents or ends_alike[1:])):
+        # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped. And a
+        # separator is left out with the document before it.
+        cuts = separator.encode() in cutting.special_tokens
+        cutting = replace(
+            cutting,
+            special_tokens=cutting.special_tokens if cuts else (),
+            separator=separator.encode() if cuts else b"",
+        )
+    weighted = isinstance(options, EncodeOptions) and options.weights is not None
+    inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
+    plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
+    return plan.extended(listing.files, cutting, chunk_bytes, owners)

@@ -1,0 +1,165 @@
+"""Writing the ids of training or of validation to shards, in their order: where a shard ends, the next one begins.
+
+Where that is depends on the ids and the ends of documents alone, not on the blocks in which they come.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bpe_pipeline.shards.begun_shard import BegunFiles, BegunShard, ClosedShard, Extent
+from bpe_pipeline.shards.ids_file import LongestDocument
+from bpe_pipeline.shards.packing import DocumentRows, PackedRows
+
+NO_ENDS = memoryview(array("Q"))
+_MOST_OPEN = 64  # shards that are closed, but not yet on disk
+
+
+@dataclass(frozen=True)
+class OpenShard:
+    """The state of the shard that is written. extent: of its files.
+
+    last_end, ended: the last end of a document that is not behind the most ids of a shard, and how many ends are not;
+    next_end: the first one behind. longest, last: as `LongestDocument` has them.
+    """
+
+    index: int = 0
+    extent: Extent = field(default_factory=Extent)
+    last_end: int = 0
+    ended: int = 0
+    next_end: int | None = None
+    longest: int = 0
+    last: int = 0
+
+
+class SplitWriter:
+    """Writes the shards of one split. files: the begun files of a shard by its index; most: ids of a shard."""
+
+    def __init__(self, files: Callable[[int], BegunFiles], rows: DocumentRows | PackedRows, most: int) -> None:
+        self._files, self._rows, self._most = files, rows, rows.shard_tokens(most)
+        self._index = 0
+        self._begin_shard()
+        self._unsynced: list[BegunShard] = []  # closed ones
+        self._closed: list[ClosedShard] = []
+
+    def _begin_shard(self) -> None:
+        """Forget what is known of the shard before."""
+        self._shard: BegunShard | None = None
+        self._last_end = self._ended = 0
+        self._next_end: int | None = None
+        self._documents = LongestDocument()
+
+    @property
+    def state(self) -> OpenShard:
+        """What `resume` needs."""
+        extent = self._shard.extent if self._shard else Extent()
+        documents = self._documents
+        return OpenShard(
+            self._index, extent, self._last_end, self._ended, self._next_end, documents.longest, documents.last
+        )
+
+    def resume(self, state: OpenShard) -> bool:
+        """Go on with this shard; returns whether its files are as they were written."""
+        self._index, self._last_end, self._ended, self._next_end = (
+            state.index,
+            state.last_end,
+            state.ended,
+            state.next_end,
+        )
+        self._documents = LongestDocument(state.longest, state.last)
+        return state.extent == Extent() or self._opened().resume(state.extent)
+
+    def add(self, ids: memoryview, ends: memoryview, first: int) -> None:
+        """Write ids; `ends`, where documents end, are counted as `first` is, the position of the first id."""
+        at, done, after = first, 0, first + len(ids)
+        while True:
+            shard = self._opened()
+            shift = shard.extent.ids - at
+            border = self._border(ends, done, shift, after + shift)
+            if border is None:
+                self._append(ids[at - first :], ends[done:], shift)
+                return
+            if border < shard.extent.ids:  # what is behind it, in which no document ends, begins the next shard
+                shard.flush()
+                self._close(border, self._ended)
+                for rest, _ in shard.files.blocks(border, shard.extent.ids):
+                    self._append(rest, NO_ENDS, 0)
+                continue
+            upto = bisect_right(ends, border - shift, done)
+            self._append(ids[at - first : border - shift - first], ends[done:upto], shift)
+            at, done = border - shift, upto
+            self._close(border, shard.extent.ends)
+
+    def _border(self, ends: memoryview, done: int, shift: int, after: int) -> int | None:
+        """Return where the shard ends; None if that is not before `after`: more documents may end there."""
+        upto = bisect_right(ends, self._most - shift, done)
+        if upto > done:
+            self._last_end, self._ended = ends[upto - 1] + shift, self._ended + upto - done
+        if after <= self._most:
+            return None
+        border: int | None = self._most
+        if self._rows.whole:
+            if self._next_end is None and upto < len(ends):
+                self._next_end = ends[upto] + shift
+            cut = self._rows.cut
+            border = self._last_end or (self._next_end if cut is None else self._most // cut * cut)
+        return border if border is not None and border < after else None
+
+    def _opened(self) -> BegunShard:
+        if self._shard is None:
+            self._shard = BegunShard(self._files(self._index))
+        return self._shard
+
+    def _append(self, ids: memoryview, ends: memoryview, shift: int) -> None:
+        self._documents.add(ends, shift)
+        self._opened().append(ids, ends, shift)
+
+    def _close(self, ids: int, documents: int) -> None:
+        shard = self._opened()
+        longest = max(self._documents.longest, ids - self._documents.last)
+        self._closed.append(ClosedShard(self._index, ids, documents, shard.extent, longest))
+        self._unsynced.append(shard)
+        self._index += 1
+        self._begin_shard()
+        if len(self._unsynced) > _MOST_OPEN:
+            self._sync_closed()
+
+    def _sync_closed(self) -> None:
+        for shard in self._unsynced:
+            shard.sync()
+            shard.close()
+        self._unsynced.clear()
+
+    def sync(self) -> None:
+        """Wait until all that was written is on disk."""
+        self._sync_closed()
+        if self._shard is not None:
+            self._shard.sync()
+
+    def close(self) -> None:
+        """Close all files."""
+        for shard in (*self._unsynced, *([self._shard] if self._shard else [])):
+            shard.close()
+
+    def take_closed(self) -> list[ClosedShard]:
+        """Return the shards that were closed since the last call."""
+        closed, self._closed = self._closed, []
+        return closed
+
+    def end(self) -> int:
+        """Close the last shard, the first even if it is empty; returns how many of its ids fill no row."""
+        if self._shard is None and self._index:
+            return 0
+        shard = self._opened()
+        left_out = self._rows.left_out(shard.extent.ids)
+        ids, documents = shard.extent.ids - left_out, shard.extent.ends
+        shard.flush()
+        if left_out:
+            documents = sum(len(ends) for _, ends in shard.files.blocks(0, ids, documents))
+        if ids or documents or not self._index:
+            self._close(ids, documents)
+        else:
+            shard.close()
+            self._begin_shard()
+        return left_out

@@ -1,0 +1,53 @@
+"""A tokenizer with more special tokens, or with other roles: which ids they get, and what to say of them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from bpe_pipeline.run.ids import check_added, check_special_tokens, is_reserved
+from bpe_pipeline.run.options import TokenizerOptions
+from bpe_pipeline.tokenizer.formats.settings_files import following
+from bpe_pipeline.tokenizer.model import Model
+
+
+def with_roles(model: Model, options: TokenizerOptions) -> Model:
+    """Return the model with the special tokens and roles that the options name; new ones get reserved or the next ids.
+
+    A role gets the next id: reserved tokens have rows in the model that nothing has trained.
+    """
+    model = with_added(model, options.added_special_tokens, reserved=True)
+    named = {"bos": options.bos_token, "eos": options.eos_token, "pad": options.pad_token}
+    requested = {role: text for role, text in named.items() if text is not None}
+    roles = replace(model.roles, separator=model.separator, **requested)
+    changed = replace(with_added(model, dict.fromkeys(requested.values()), reserved=False), roles=roles)
+    if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
+        front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
+        changed = replace(changed, front=front, post_processor=None)
+    return following(model, changed.adding_bos(options.add_bos))
+
+
+def with_added(model: Model, texts: Iterable[str], *, reserved: bool, first_id: int | None = None) -> Model:
+    """Return the model with more special tokens: each takes the next id, or first the place of a reserved one.
+
+    first_id: the next id; default: one more than the largest.
+    """
+    known, rules = model.vocabulary.special_tokens, model.preparation.rules
+    new = [text for text in texts if text not in known]
+    check_special_tokens(new)
+    check_added(new)
+    free = sorted((id_, text) for text, id_ in known.items() if is_reserved(text) and text not in model.roles.named())
+    names = {old: text for text, (_, old) in zip(new, free if reserved else (), strict=False)}
+    following = model.vocabulary.max_id + 1 if first_id is None else first_id
+    rest = {text: id_ for id_, text in enumerate(new[len(names) :], following)}
+    special = {names.get(text, text): id_ for text, id_ in known.items()} | rest
+    preparation = replace(model.preparation, rules={names.get(text, text): rule for text, rule in rules.items()})
+    return replace(model, vocabulary=replace(model.vocabulary, special_tokens=special), preparation=preparation)
+
+
+def news_of(before: Model, after: Model) -> list[str]:
+    """Say which ids the special tokens have that were added, and what they were."""
+    old = {id_: text for text, id_ in before.vocabulary.special_tokens.items()}
+    new = {text: id_ for text, id_ in after.vocabulary.special_tokens.items() if old.get(id_) != text}
+    return [
+        f"{text!r} is {id_}, " + (f"which was {old[id_]!r}" if id_ in old else "a new id: the model needs a row for it")
+        for text, id_ in new.items()
+    ]

@@ -1,7 +1,0 @@
-"""The interfaces of other code over the `Tokenizer`: Llama 3's, GPT-2's, and formats of dialogs."""
-
-from pipeline.compat.chat import ChatFormat, ChatMLFormat
-from pipeline.compat.gpt2 import GPT2Tokenizer
-from pipeline.compat.llama3 import Llama3Tokenizer
-
-__all__ = ["ChatFormat", "ChatMLFormat", "GPT2Tokenizer", "Llama3Tokenizer"]

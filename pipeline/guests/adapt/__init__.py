@@ -1,1 +1,0 @@
-"""Guest: a tokenizer of somebody's, extended or pruned by counts."""

@@ -1,1 +1,0 @@
-"""Guest: why a text has its ids, how tokenizers differ, what is wrong with one."""

@@ -1,1 +1,0 @@
-"""Guest: several vocabulary sizes and mixtures of runs, tried and compared."""

@@ -1,0 +1,222 @@
+"""`encode-chat`: recorded packing of LLaMA-Factory, and one answer however the work is cut or killed."""
+
+import csv
+import gzip
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from chat_cases import (
+    cases,
+    conversation,
+    dialog,
+    encode_rows,
+    read_rows,
+    recorded_tokenizer,
+    small_tokenizer,
+    write_lines,
+)
+from command import files_in, refused, run, succeeded
+from object_store import Store
+
+ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
+COLUMNS = {"messages": "messages", "system": "system"}
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return files_in(directory, but=("encoding.json", "log.txt", ".lock", "shards.json"))
+
+
+PACKED = ("--pack", "neat", "--sequence-length", 64, "--val-fraction", "0.1")
+
+
+@pytest.fixture(scope="module")
+def packed(home: Path) -> dict[str, bytes]:
+    """The files of the rows when they are packed by one worker."""
+    succeeded(encode_rows(home, home / "packed", home / "rows.jsonl", *PACKED, "--workers", 1))
+    found = _files(home / "packed")
+    assert {"train/state.json", "validation/state.json", "dataset_dict.json"} < set(found)
+    return found
+
+
+def test_recorded_packing_is_equal(tmp_path: Path) -> None:
+    for number, case in enumerate(cases("packing")):
+        options, home = case["options"], tmp_path / str(number)
+        recorded_tokenizer(case["tokenizer"]).save(home / "tokenizer")
+        write_lines(home / "rows.jsonl", list(map(conversation, case["examples"])))
+        entry = {"file_name": "rows.jsonl", "formatting": "sharegpt", "columns": COLUMNS, "tags": ALIGNED}
+        (home / "dataset_info.json").write_text(json.dumps({"a": entry}))
+        (home / "options.yaml").write_text(json.dumps({**options, "dataset_dir": str(home), "dataset": "a"}))
+        common = ("--tokenizer", home / "tokenizer", "--output", home / "out")
+        succeeded(run("encode-chat", *common, "--config", home / "options.yaml"))
+        found, expected = read_rows(home / "out"), case["result"]
+        for name in found[0]:
+            assert [row[name] for row in found] == expected[name], (options, name)
+
+
+def _splits(output: Path) -> list[list[tuple[int, ...]]]:
+    """Return the ids of the rows for training and for validation."""
+    return [[tuple(row["input_ids"]) for row in read_rows(output / name)] for name in ("train", "validation")]
+
+
+def test_validation_is_chosen_by_a_hash_of_the_ids(home: Path, tmp_path: Path) -> None:
+    lines, held_out = (home / "rows.jsonl").read_text().splitlines(keepends=True), {}
+    (tmp_path / "fewer.jsonl").write_text("".join(lines[:200]))
+    words: dict[str, tuple[object, ...]] = {
+        "fewer": (tmp_path / "fewer.jsonl", "--val-fraction", "20%"),
+        "all": (home / "rows.jsonl", "--val-fraction", 0.2),
+        "tokens": (home / "rows.jsonl", "--val-tokens", 500),
+    }
+    for name, arguments in words.items():
+        succeeded(encode_rows(home, tmp_path / name, *arguments, "--seed", 5))
+        train, validation = _splits(tmp_path / name)
+        assert not {*train} & {*validation}
+        held_out[name] = {*validation}
+    assert held_out["fewer"] < held_out["all"]
+    assert held_out["tokens"] < held_out["all"]
+    assert {*train} | {*validation} == {*_ids(home, tmp_path / "plain")}
+    assert 0.1 < len(held_out["all"]) / len(lines) < 0.3
+    sizes = list(map(len, validation))
+    assert sum(sizes) - 2 * max(sizes) < 500 <= sum(sizes)
+
+
+def _ids(home: Path, output: Path) -> list[tuple[int, ...]]:
+    """Return the ids of all rows, none held out."""
+    succeeded(encode_rows(home, output, home / "rows.jsonl"))
+    return [tuple(row["input_ids"]) for row in read_rows(output)]
+
+
+def test_validation_may_be_drawn_at_random(home: Path, tmp_path: Path) -> None:
+    succeeded(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--config", home / "size.json"))
+    assert len(_splits(tmp_path / "out")[1]) == 3
+
+
+def test_rows_that_are_drawn_again_are_held_out_once(home: Path, tmp_path: Path) -> None:
+    listed = ("--dataset-info", home / "dataset_info.json", "--dataset", "more")
+    succeeded(encode_rows(home, tmp_path / "more", *listed, "--val-fraction", 0.2))
+    rows = Counter(_ids(home, tmp_path / "once"))
+    train, validation = map(Counter, _splits(tmp_path / "more"))
+    assert validation <= rows
+    assert not train <= rows
+
+
+def test_a_warning_says_that_all_conversations_are_held_out(home: Path, tmp_path: Path) -> None:
+    done = succeeded(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-tokens", 10**7))
+    assert re.search(r"--val-tokens 10,000,000 holds out all \d+ conversations, which leaves none", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("rows.jsonl", "--workers", 2, "--chunk-size", "4KiB"), marks=pytest.mark.processes),
+        ("rows.json",),
+        ("rows.parquet",),
+        ("stream.arrow",),
+        ("file.arrow",),
+    ],
+)
+def test_workers_chunks_and_formats_change_nothing(home: Path, packed: Any, tmp_path: Path, words: Any) -> None:
+    succeeded(encode_rows(home, tmp_path / "out", home / words[0], *PACKED, *words[1:]))
+    assert _files(tmp_path / "out") == packed
+
+
+def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None:
+    texts = ['two\nlines, "quoted"', "low", "7", ""]
+    names = ("instruction", "input", "output")
+    rows = [dict(zip(names, (f"{text}x", text, texts[-1 - at]), strict=True)) for at, text in enumerate(texts)]
+    lines = [{name: text or None for name, text in row.items() if text or name == "output"} for row in rows]
+    write_lines(tmp_path / "rows.jsonl", lines)  # the last one has no input
+    with gzip.open(tmp_path / "rows.csv.gz", "wt", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, names)
+        writer.writeheader()
+        writer.writerows(rows)
+    found = []
+    for name in ("rows.jsonl", "rows.csv.gz"):
+        result = succeeded(encode_rows(home, tmp_path / f"of {name}", tmp_path / name))
+        assert f"(first: {tmp_path / name}, " in result.stdout
+        found.append(read_rows(tmp_path / f"of {name}"))
+    assert found[0] == found[1]
+    assert len(found[0]) == 3
+
+
+def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[str, bytes], store: Store) -> None:
+    for name in ("rows.jsonl", "dataset_info.json"):
+        store.put(f"data/{name}", (home / name).read_bytes())
+    listed = ("--dataset-info", store.uri("data/dataset_info.json"), "--dataset", "a", *PACKED)
+    for number, arguments in enumerate([(store.uri("data/rows.jsonl"), *PACKED, "--chunk-size", "16KiB"), listed]):
+        succeeded(encode_rows(home, store.uri(f"out-{number}"), *arguments))
+        assert {name: store.get(f"out-{number}/{name}") for name in packed} == packed
+
+
+def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "compatible.yaml").write_text("compatible: true")
+    for length, *pack in ((79, "none"), (80, "neat"), (80, "greedy", "--config", tmp_path / "compatible.yaml")):
+        words = (home / "rows.jsonl", "--sequence-length", length, "--pack", *pack)
+        succeeded(encode_rows(home, tmp_path / pack[0], *words))
+    found = []
+    for row in read_rows(tmp_path / "neat"):
+        assert {len(values) for values in row.values()} == {80}
+        for part in range(1, max(row["attention_mask"]) + 1):
+            places = [place for place, mask in enumerate(row["attention_mask"]) if mask == part]
+            assert [row["position_ids"][place] for place in places] == list(range(len(places)))
+            found.append([row["input_ids"][place] for place in places])
+        assert row["attention_mask"][-1] == 0
+        assert row["labels"][-1] == -100
+    assert sorted(found) == sorted(row["input_ids"] for row in read_rows(tmp_path / "none"))
+    assert all(row["attention_mask"] == [1] * 80 for row in read_rows(tmp_path / "greedy"))
+
+
+def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path: Path) -> None:
+    mixed = ("--dataset-info", home / "dataset_info.json", "--dataset", "a,b", "--max-samples", 5)
+    strategy = ("--mix-strategy", "interleave_under", "--shard-format", "parquet")
+    succeeded(encode_rows(home, tmp_path / "out", *mixed, *strategy))
+    rows = pq.read_table(tmp_path / "out" / "shard-00000.parquet").to_pylist()
+    assert rows[::2] == rows[1::2]
+    assert len(rows) > 4
+
+
+MESSAGES = [dialog(*said)["messages"] for said in (("low <|im_end|>", "er"), ("low", ""), ("low", None))]
+
+
+def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_path: Path) -> None:
+    rows = write_lines(tmp_path / "rows.jsonl", [{"messages": messages} for messages in (*MESSAGES, "no list")])
+    rows.write_text(rows.read_text() + "no JSON\n")
+    result = succeeded(encode_rows(home, tmp_path / "out", rows))
+    assert len(read_rows(tmp_path / "out")) == 2
+    for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
+        assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
+    assert "1 record skipped: not a JSON object" in result.stdout
+    assert "warning: 1 empty answer trained on (first: " in result.stderr
+    assert "warning: 1 special token in messages taken as text (first: " in result.stderr
+    line = refused(encode_rows(home, tmp_path / "other", rows, "--special-tokens-in-messages", "refuse"), 1)
+    assert f"{rows}, byte 0: a message contains the special token '<|im_end|>'" in line
+
+
+def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path) -> None:
+    rows = write_lines(tmp_path / "rows.jsonl", [{"messages": MESSAGES[0]}])
+    typed, both = {}, {"cutoff_len": 50, "special_tokens_in_messages": "text"}
+    for name, more in (("ours", {}), ("theirs", {"cutoff_len": 50}), ("both", both)):
+        config = tmp_path / f"{name}.yaml"
+        config.write_text(json.dumps({"template": "chatml", **more}))
+        common = ("--config", config, "--tokenizer", home / "tokenizer", "--output", tmp_path / name)
+        succeeded(run("encode-chat", rows, *common, "--quiet"))
+        typed[name] = read_rows(tmp_path / name)[0]["input_ids"].count(small_tokenizer().special_tokens["<|im_end|>"])
+    assert typed == {"ours": 2, "theirs": 3, "both": 2}
+
+
+def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = write_lines(tmp_path / "rows.jsonl", [dialog("low", "", tools=[{"name": "f", "parameters": {}}])])
+    common = ("encode-chat", rows, "--template", "llama3", "--tokenizer", home / "tokenizer", "--quiet", "--output")
+    for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
+        for today in ("01 Jan 2025", "02 Jan 2025"):
+            monkeypatch.setattr(
+                "bpe_pipeline.extensions.chat.plan.date_of", lambda text, day=today: text.replace("today", day)
+            )
+            assert run(*common, tmp_path / output, *date).returncode == 0
+            text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
+            assert f"Today Date: {written}" in text
+    assert "--date" in refused(run(*common, tmp_path / "b", "--date", "2025-01-01"), 1)

@@ -1,0 +1,149 @@
+"""`parity` of texts: they are counted next to the output, and plain merges of them are the price."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import model, run, succeeded
+
+import bpe_pipeline
+from bpe_pipeline.commands.report import EXTENT, load
+from bpe_pipeline.run import manifest
+
+ENGLISH, SWAHILI = "The boat is on the old river 2024. ", "Mashua iko mtoni, mtu na mashua 2024. "
+WORDS = (
+    *("parity", "en=en.txt", "sw=sw.txt", "--dev", "sw=sw-dev.txt", "--dev", "en=en-dev.txt", "--compare-plain"),
+    *("--vocab-size", 285, "--output", "fair"),
+)
+
+
+def write(home: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (home / f"{name.replace('_', '-')}.txt").write_text(text)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts, the run `fair` of them, and `fair-plain` with plain merges."""
+    home = tmp_path_factory.mktemp("texts")
+    write(home, en=ENGLISH * 60, sw=SWAHILI * 9, en_dev=ENGLISH * 10, sw_dev=SWAHILI)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(EXTENT, "numbers")
+        assert "with plain merges" in succeeded(run(*WORDS, cwd=home)).stdout
+    return home
+
+
+@pytest.fixture(scope="module")
+def numbers(home: Path) -> dict[str, Any]:
+    [section] = json.loads((home / "fair" / "report.json").read_text())["sections"]
+    return dict(section["numbers"])
+
+
+def test_texts_are_counted_next_to_the_output(home: Path) -> None:
+    assert sorted(path.name for path in (home / "fair-languages").iterdir()) == ["en", "en-dev", "sw", "sw-dev"]
+
+
+def test_runs_are_shown_as_they_are_named_and_told_apart_by_the_directories_above_them(home: Path) -> None:
+    for name in ("en", "sw"):
+        shutil.copytree(home / "fair-languages" / name, home / "counted" / name / "run")
+    words = ("parity", "counted/en/run/", "./counted/sw/run", "--vocab-size", 285, "--output", "unnamed", "--json")
+    done = json.loads(succeeded(run(*words, cwd=home)).stdout)
+    assert done["corpus"]["source"] == "counted/en/run + counted/sw/run, merged by parity"
+    languages = json.loads(succeeded(run("info", "unnamed", "--json", cwd=home)).stdout)["languages"]
+    assert [one.partition(" (")[0] for one in languages] == ["en/run", "sw/run"]
+
+
+def test_same_command_counts_nothing_again(home: Path) -> None:
+    assert "counting kept" in succeeded(run(*WORDS, cwd=home)).stdout
+
+
+def test_report_has_the_price(home: Path, numbers: dict[str, Any]) -> None:
+    texts = [(home / f"{name}-dev.txt").read_text() for name in ("en", "sw")]
+    plain, fair = (bpe_pipeline.load(home / name) for name in ("fair-plain", "fair"))
+    assert numbers["plain"] == [len(plain.encode(text)) for text in texts]
+    assert [language["tokens"] for language in numbers["measured"]] == [len(fair.encode(text)) for text in texts]
+
+
+def test_figure_of_tokens_ends_with_those_of_all_merges(home: Path, numbers: dict[str, Any]) -> None:
+    lines = _lines(home, "chosen-tokens")
+    assert [lines[one["name"]][28] for one in numbers["measured"]] == [one["tokens"] for one in numbers["measured"]]
+    assert min(lines["en"]) == 1  # a logarithm has no 0
+
+
+def test_figure_of_choices_ends_with_those_of_all_merges(home: Path, numbers: dict[str, Any]) -> None:
+    percent = {name: line[28] for name, line in _lines(home, "chosen-merges").items()}
+    shares = {one["name"]: round(100 * one["merges"] / 28, 2) for one in numbers["measured"]}
+    assert percent == shares | {"an even share": 50}
+
+
+def _lines(home: Path, figure: str) -> dict[str, Mapping[float, float]]:
+    report = load(manifest.require(home / "fair"))
+    assert report is not None
+    [drawn] = [one for one in report.added_figures if one.id == figure]
+    return {series.name: dict(series.points) for series in drawn.series}
+
+
+def test_report_is_drawn_without_the_plain_run(home: Path) -> None:
+    (home / "fair-plain").rename(home / "gone")
+    try:
+        figures = home / "figures" if find_spec("matplotlib") else None
+        bpe_pipeline.report(home / "fair", figures=figures)
+    finally:
+        (home / "gone").rename(home / "fair-plain")
+    page = (home / "fair" / "report.html").read_text()
+    assert all(f'<div id="{name}"' in page for name in ("chosen-tokens", "chosen-merges", "languages"))
+    if figures is not None:
+        names = {path.name for path in figures.iterdir()}
+        assert {"chosen-tokens.svg", "chosen-merges.pdf", "chosen-tokens.csv", "table-languages.csv"} <= names
+
+
+def test_python_takes_texts_and_runs(home: Path, tmp_path: Path) -> None:
+    languages = {"en": home / "en.txt", "sw": home / "fair-languages" / "sw"}
+    dev = {name: home / f"{name}-dev.txt" for name in languages}
+    tokenizer = bpe_pipeline.train_parity(languages, dev=dev, vocab_size=285, output=tmp_path / "fair")
+    assert tokenizer.merges == bpe_pipeline.load(home / "fair").merges
+
+
+COUNTING = {"pattern": "llama3", "normalize": "nfc", "special_tokens": ["<x>"], "errors": "skip"}
+
+
+@pytest.fixture
+def languages(tmp_path: Path) -> dict[str, Path]:
+    """A text and a run, whose options are not the default; and a dev text of each, next to them."""
+    write(tmp_path, en=ENGLISH * 60, sw=SWAHILI * 55, en_dev=ENGLISH * 10, sw_dev=(SWAHILI * 9)[:300])
+    bpe_pipeline.count(tmp_path / "sw.txt", output=tmp_path / "sw", **COUNTING)
+    return {"en": tmp_path / "en.txt", "sw": tmp_path / "sw"}
+
+
+def _words(home: Path, languages: Mapping[str, Path]) -> list[object]:
+    dev = (word for name in languages for word in ("--dev", f"{name}={home / name}-dev.txt"))
+    return ["parity", *(f"{name}={path}" for name, path in languages.items()), *dev, "--vocab-size", 290]
+
+
+def test_text_is_counted_with_the_options_of_the_runs(languages: dict[str, Path], tmp_path: Path) -> None:
+    dev = {name: tmp_path / f"{name}-dev.txt" for name in languages}
+    tokenizer = bpe_pipeline.train_parity(languages, dev=dev, vocab_size=290, output=tmp_path / "fair")
+    for home in (tmp_path / "fair", *(tmp_path / "fair-languages").iterdir()):
+        stored = manifest.require(home).manifest.counting
+        assert {name: stored[name] for name in COUNTING} == COUNTING
+    assert [*tokenizer.special_tokens] == ["<x>"]
+    result = succeeded(run(*_words(tmp_path, languages), "--output", tmp_path / "command"))
+    assert model(tmp_path / "command") == model(tmp_path / "fair")
+    assert "differ in length" not in result.stderr
+
+
+def test_dev_texts_of_different_length_are_named(languages: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "sw-dev.txt").write_text("Mashua iko mtoni é.")
+    result = succeeded(run(*_words(tmp_path, languages), "--output", tmp_path / "uneven"))
+    assert "differ in length by more than a fifth (en 350, sw 19 characters)" in result.stderr
+
+
+def test_texts_are_counted_with_the_options_of_the_command(tmp_path: Path) -> None:
+    write(tmp_path, en=ENGLISH * 60, sw=SWAHILI * 55)
+    words = ("parity", "en=en.txt", "sw=sw.txt", "--normalize", "nfc", "--vocab-size", 290, "--output", "from-texts")
+    succeeded(run(*words, cwd=tmp_path))
+    assert manifest.require(tmp_path / "from-texts").manifest.counting["normalize"] == "nfc"

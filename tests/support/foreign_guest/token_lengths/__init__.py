@@ -1,1 +1,0 @@
-"""A guest of bpe-pipeline: how long tokens are, and merges that make none longer than a limit."""
