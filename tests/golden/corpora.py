@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
+from typing import Any
 
 END, OTHER = "<|endoftext|>", "<|end|>"
 LATIN = "etaoinshrdlucmfwypvbgkqjxz"
@@ -127,3 +128,45 @@ def chat_rows() -> str:
         said = [{"role": role, "content": _prose(chance, 3 ** chance.randint(0, 4))} for role in roles]
         rows.append({"messages": said})
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def dialogs(count: int) -> str:
+    """Return conversations in all forms as JSON Lines: turns, systems, tools, thoughts, marks in texts, white space."""
+    chance = Random("dialogs")
+    return "".join(json.dumps(_dialog(chance, chance.random())) + "\n" for _ in range(count))
+
+
+def _dialog(chance: Random, form: float) -> dict[str, Any]:
+    if form < 0.1:
+        return {"instruction": _said(chance), "input": chance.choice(("", _said(chance))), "output": _said(chance)}
+    turns = [(who, _said(chance)) for who in ("user", "assistant") * chance.randint(1, 4)]
+    if form < 0.2:
+        names = {"user": "human", "assistant": "gpt"}
+        row = {"conversations": [{"from": names[who], "value": text} for who, text in turns]}
+        return {"system": "Short.", **row} if form < 0.15 else row
+    said: list[dict[str, Any]] = [{"role": who, "content": text} for who, text in turns]
+    if chance.random() < 0.3:
+        said.insert(0, {"role": "system", "content": _said(chance)})
+    if form > 0.85:
+        called = {"name": "look_up", "arguments": {"word": chance.choice(_words()), "limit": chance.randint(1, 9)}}
+        said[-1:-1] = [
+            {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": called}]},
+            {"role": "tool", "content": _said(chance)},
+        ]
+        properties = {"word": {"type": "string"}, "limit": {"type": "integer"}}
+        parameters = {"type": "object", "properties": properties, "required": ["word"]}
+        tool = {"name": "look_up", "description": "Look a word up.", "parameters": parameters}
+        return {"messages": said, "tools": [{"type": "function", "function": tool}]}
+    return {"messages": said[:-1] if form > 0.83 else said}  # some end with a question
+
+
+def _said(chance: Random) -> str:
+    text = _prose(chance, 3 ** chance.randint(0, 4))
+    kind = chance.random()
+    if kind < 0.15:
+        return f"<think>\n{_prose(chance, 5)}\n</think>\n\n{text}"
+    if kind < 0.25:
+        return text + chance.choice(("<|im_end|>", END, "<|eot_id|>", "{{ x }}", "</think>")) + text[:9]
+    if kind < 0.4:
+        return f"{chance.choice(SPACES)}{text}{chance.choice(SPACES)}"
+    return chance.choice([*LETTERS.split(), *EMOJI]) + text if kind < 0.6 else text
