@@ -124,7 +124,7 @@ def test_a_merge_names_the_command_of_the_report_that_it_replaces(trained: Path,
     assert "made_by" not in json.loads((trained / "report.json").read_text())
 
 
-def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path) -> None:
     """Bengali has letters that NFC takes apart; decomposed Latin is composed."""
     lines = {
         "Bengali": ["\u09ac\u09be\u09a1\u09bc\u09bf", "\u09aa\u09dc\u09be \u09af\u09be\u09df", "\u09aa\u09dc\u09bf"]
@@ -132,7 +132,6 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.
         "Latin": ["cafe\u0301 low", "low lower", "lowest", "newer"] * 9,
         "Cyrillic": ["\u043f\u0440\u0438\u0432\u0435\u0442"] * 9,
     }
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "text")
     text = "\n".join(line for listed in lines.values() for line in listed)
     (tmp_path / "a.txt").write_text(text)
     changed = {
