@@ -346,6 +346,5 @@ def test_what_is_not_used_yet_is_not_imported(statement: str, absent: set[str], 
     """Heavy packages; and what follows counting, which is imported while workers count."""
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
     command = [sys.executable, "-P", "-c", f"import sys\n{statement}\nprint(*sys.modules)"]
-    environment = os.environ | {"BPE_PIPELINE_REPORT": "page"}
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     assert absent & set(output.stdout.split()) == set()

@@ -351,9 +351,8 @@ def test_replaced_bytes_are_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_documents_are_not_sent_to_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documents_are_not_sent_to_workers(tmp_path: Path) -> None:
     """A generator cannot be: the report would lack its numbers."""
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "numbers")
     bpe_pipeline.train_from_iterator(
         (text for text in ["low lower lowest"] * 9), output=tmp_path / "run", vocab_size=260
     )

@@ -243,8 +243,7 @@ def test_another_choice_is_another_run_whose_counts_can_be_combined(tmp_path: Pa
     assert stored["left_out_documents"] > 50 < stored["cut_documents"]
 
 
-def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")  # with the model card
+def test_what_is_left_out_is_reported(tmp_path: Path) -> None:
     home, run = _write(tmp_path, DOCUMENTS, "txt"), tmp_path / "run"
     plan = succeeded(
         command("train", home / "a.txt", "--dry-run", "--sample", "30%", "--max-document-chars", 60)

@@ -25,7 +25,7 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"PYTHONPATH": str(self.path / "site"), "BPE_PIPELINE_REPORT": "none"}
+        return {"PYTHONPATH": str(self.path / "site")}
 
     def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return run_process(*words, cwd=self.path, env=self.environment | environment)

@@ -8,7 +8,6 @@ Weights are relative now: a run of one INPUT with `--weight 1/3` makes what that
 import hashlib
 import itertools
 import json
-import os
 import random
 import shlex
 import tempfile
@@ -28,7 +27,7 @@ from modes import PARITY, merged, named
 import bpe_pipeline
 
 HASHES = Path(__file__).with_name("hashes.json")
-PRIVATE = "made-from.json", ".lock"
+PRIVATE = "made-from.json", ".lock", "README.md"  # or for people
 BY_DEFAULT = {"train": 22, "parity": 5, "adapt": 5, "chat": 4}  # the first runs of each kind; the others are slow
 
 
@@ -160,7 +159,6 @@ def _hash(content: str | bytes) -> str:
 
 
 if __name__ == "__main__":
-    os.environ["BPE_PIPELINE_REPORT"] = "none"
     lines = []
     for name in json.loads(HASHES.read_text(encoding="utf-8")):
         with tempfile.TemporaryDirectory() as home, tasks_here.activated():

@@ -35,7 +35,10 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def started(run: Path) -> tuple["subprocess.Popen[str]", int]:
-    """Start to merge in a run directory; return the process and the number of merges that it continues from."""
+    """Start to merge in a run directory; return the process and the number of merges that it continues from.
+
+    Merges are stored after each phase, not only once a second: it is killed in less.
+    """
     words = [sys.executable, "-P", "-m", "bpe_pipeline", "merge", str(run), f"--vocab-size={SIZE}", "--log-json"]
     options = {"env": os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"}, "start_new_session": True, "text": True}
     words += ["--workers=1", "--memory-limit=126MiB"]  # the words are on disk

@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ import bpe_pipeline
 from bpe_pipeline.reports import page
 from bpe_pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
 from bpe_pipeline.reports.plots import page_figures
-
-
-@pytest.fixture(scope="module", autouse=True)
-def whole_report() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BPE_PIPELINE_REPORT", "page")
-        yield
+from bpe_pipeline.reports.summary import Report
 
 
 @pytest.fixture
@@ -51,6 +44,23 @@ KEYS = {
     "merged": "merges bytes curve marked ranks last_count weighted",
     "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses",
 }
+
+
+def test_the_report_is_read_back_as_it_was_written(reported: Path) -> None:
+    """To the type of each number: `3` and `3.0` are shown in different ways."""
+    written = (reported / "report.json").read_text()
+    read = Report.from_json(json.loads(written))
+    assert json.dumps(read.to_json()) == json.dumps(json.loads(written))
+    assert f"{read}\n" == (reported / "report.txt").read_text()
+
+
+def test_export_check_adds_its_lines_to_a_report(copied: Path) -> None:
+    before = (copied / "report.txt").read_text()
+    result = succeeded(run("export", copied, "--check"))
+    assert result.stdout.count("\nchecked ") == 4
+    after = (copied / "report.txt").read_text()
+    assert after.count("\nchecked ") + after.count("  checked ") >= 4
+    assert "".join(line for line in after.splitlines(True) if "checked " not in line).split() == before.split()
 
 
 def test_report_json_has_the_documented_keys_and_report_txt_the_tables(reported: Path) -> None:

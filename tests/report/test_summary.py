@@ -32,7 +32,7 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
     result = succeeded(run(*words, *odd, cwd=tmp_path))
     lines = ["corpus", "skipped/altered", "vocabulary", "bytes per token", "time", "tokenizer", "report", "next"]
     assert [line.split("  ")[0] for line in result.stdout.splitlines()] == lines
-    for fact in ("invalid", "tokenizer-350", "run/report.txt", "too rare", "peak memory", "encode --tokenizer"):
+    for fact in ("invalid", "tokenizer-350", "run/report.html", "too rare", "peak memory", "encode --tokenizer"):
         assert fact in result.stdout
     report = (tmp_path / "run" / "report.txt").read_text()
     for fact in ("first: ", "merge run --vocab-size", "other sizes ", "no gpt2 files"):

@@ -128,7 +128,10 @@ def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[s
 
 
 def start(words: list[str], stdin: Path | None = None, **environment: str) -> "subprocess.Popen[bytes]":
-    """Start a command as the head of a process group of its own; merging is saved after each phase."""
+    """Start a command as the head of a process group of its own.
+
+    What is unfinished is saved whenever it can be, as it is once a second: so that a kill within a second finds it.
+    """
     env = os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"} | environment
     with Path(stdin or os.devnull).open("rb") as source:
         streams = {"stdin": source, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -157,7 +160,7 @@ def ended(process: "subprocess.Popen[bytes]") -> int:
 
 
 def results(run: Path) -> dict[str, Any]:
-    """Return the results of a run by name: the bytes of its files, and its report without times and memory.
+    """Return the results of a run by name: the bytes of its files, and its report without times, memory and machine.
 
     If the corpus is in the run directory itself, its path differs from run to run, so Parquet files are compared
     without their fingerprints.
@@ -168,6 +171,7 @@ def results(run: Path) -> dict[str, Any]:
         if path.exists():
             contents[path.name] = _rows(path) if (run / "stdin").exists() else path.read_bytes()
     report = json.loads((run / "report.json").read_text().replace(str(run), "RUN"))
+    (report["numbers"] or {}).pop("machine", None)
     contents["report"] = {name: value for name, value in report.items() if name not in _OF_A_COMMAND}
     return contents
 
