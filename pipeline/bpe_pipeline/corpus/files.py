@@ -129,7 +129,9 @@ def recognise(path: str, name: str, head: bytes, tail: bytes, requested: FileTyp
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
     compression = compression_marked(head) if requested.compression == AUTO else requested.compression
+    is_named = requested.format != AUTO
     if requested.compression == AUTO and compression == "none" and by_name and head:
+        refuse_other(path, head, is_named=is_named)
         raise contradiction(_COMPRESSION_SUFFIXES[by_name], "such", "--compression")
     format_ = requested.format
     if format_ == AUTO:
@@ -143,7 +145,7 @@ def recognise(path: str, name: str, head: bytes, tail: bytes, requested: FileTyp
     if format_ in BATCH_FORMATS and compression != "none":
         raise compressed_columns(path, format_, compression)
     if format_ not in BATCH_FORMATS and compression == "none" and requested.compression == AUTO:
-        refuse_other(path, head)
+        refuse_other(path, head, is_named=is_named)
         if (marked := format_marked(head, tail)) != "text":
             raise InputError(
                 f"{path} is {_NAMES[marked]}, not {format_}: give --input-format {marked}, or leave it out"
@@ -182,7 +184,7 @@ def refuse_compressed(file: CorpusFile, head: bytes) -> None:
             f"{file.path} holds {inner} in {file.compression}: decompress it once, then name the result, or leave it "
             "out"
         )
-    refuse_other(file.path, head, file.compression)
+    refuse_other(file.path, head, file.compression, is_named=file.by_name)
 
 
 def compression_marked(head: bytes) -> str:

@@ -14,9 +14,10 @@ from bpe_pipeline.base.errors import InvalidTextError, PatternTimeoutError, Trai
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.chunks import Cutting, cutting_of
-from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK, object_lines
+from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK, HEAD_BYTES, object_lines
 from bpe_pipeline.corpus.documents import DocumentJudge, Records
 from bpe_pipeline.corpus.files import CorpusFile, FileSpan
+from bpe_pipeline.corpus.marks import Rule, mark_of
 from bpe_pipeline.corpus.read_budget import ReadBudget
 from bpe_pipeline.corpus.readers import read_span, text_range
 from bpe_pipeline.corpus.skipped_or_altered import Tally, add_up
@@ -228,6 +229,8 @@ class _Feeding:
             objects, lines = object_lines(block[mark_bytes:])
             example = f"{file.path}, {objects:,} of {format_count(lines, 'lines')}"
             self._tally.add("files_like_json", int(2 * objects > lines), [example])
+            if mark := mark_of(block[mark_bytes : mark_bytes + HEAD_BYTES], Rule.WARNED_OF):
+                self._tally.add("files_of_other_formats", 1, [f"{file.path}, {mark.format}: {mark.remedy}"])
         return mark_bytes
 
     def _note_kind_of_text(self, file: CorpusFile, before: Mapping[str, Any], nuls: int) -> None:
