@@ -24,15 +24,15 @@ def files_ours(directory: Path, corpus: str) -> Files:
     """This package: an array in memory. Everything is imported before the clock starts, as the other tools are."""
     import bpe_pipeline
 
-    tokenizer, encode_files = bpe_pipeline.Tokenizer.load(directory), bpe_pipeline.encode_files
-    return lambda: encode_files(corpus, tokenizer), lambda encoded: [encoded.ids]
+    tokenizer, encode = bpe_pipeline.Tokenizer.load(directory), bpe_pipeline.encode
+    return lambda: encode(corpus, tokenizer), lambda encoded: [encoded.ids]
 
 
 def files_to_shards(directory: Path, corpus: str) -> Files:
     """This package: shards on the disk."""
     import bpe_pipeline
 
-    tokenizer, encode_corpus = bpe_pipeline.Tokenizer.load(directory), bpe_pipeline.encode_corpus
+    tokenizer, encode = bpe_pipeline.Tokenizer.load(directory), bpe_pipeline.encode
 
     def ids(encoded: Any) -> Iterator[Any]:
         import numpy
@@ -40,7 +40,7 @@ def files_to_shards(directory: Path, corpus: str) -> Files:
         for shard in encoded.shards:
             yield numpy.memmap(Path("shards", shard.name), encoded.dtype, "r")
 
-    return lambda: encode_corpus(corpus, tokenizer, "shards", shard_format="bin"), ids
+    return lambda: encode(corpus, tokenizer, "shards", shard_format="bin"), ids
 
 
 def files_gigatoken(directory: Path, corpus: str) -> Files:

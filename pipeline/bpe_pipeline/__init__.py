@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 _NAMES = {  # of a module
     "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError OtherKindError PatternError "
     "PatternTimeoutError RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
-    "shards.decode": "decode_shards",
+    "shards.decode": "decode",
     "shards.open": "open_shards",
     "tokenizer.tokenizer": "Tokenizer load",
 }
@@ -37,7 +37,8 @@ def _declared() -> dict[str, Any]:
 def _extensions() -> dict[str, Any]:
     from bpe_pipeline.run.extensions import extensions
 
-    return {name: imported for extension in extensions() for name, imported in extension.functions.items()}
+    functions = (one for extension in extensions() for one in extension.functions.items())
+    return {name: imported for name, imported in functions if "." not in name}
 
 
 def _unusable() -> list[str]:

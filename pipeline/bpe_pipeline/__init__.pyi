@@ -19,7 +19,6 @@ from bpe_pipeline.base.errors import WorkerError as WorkerError
 from bpe_pipeline.commands.export import WrittenFiles
 from bpe_pipeline.extensions.adapt.extend import Extended
 from bpe_pipeline.extensions.adapt.prune import Pruned
-from bpe_pipeline.extensions.chat.align import align_chat as align_chat
 from bpe_pipeline.extensions.chat.encode import encode_chat as encode_chat
 from bpe_pipeline.extensions.inspect.diff import Compared
 from bpe_pipeline.extensions.inspect.explain import Explanation
@@ -29,7 +28,7 @@ from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run.keywords import AnyPath
-from bpe_pipeline.shards.decode import decode_shards as decode_shards
+from bpe_pipeline.shards.decode import decode as decode
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 from bpe_pipeline.shards.in_memory import EncodedFiles
 from bpe_pipeline.shards.open import open_shards as open_shards
@@ -42,6 +41,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from typing import Literal
+from typing import overload
 
 __version__: str
 __all__ = [
@@ -59,37 +59,36 @@ __all__ = [
     "TrainingError",
     "UsageError",
     "WorkerError",
-    "decode_shards",
+    "decode",
     "open_shards",
     "Tokenizer",
     "load",
     "train",
     "count",
-    "merge_run",
-    "combine_runs",
+    "merge",
+    "combine",
     "train_from_iterator",
     "train_like",
-    "encode_files",
-    "encode_corpus",
+    "encode",
     "export",
     "info",
     "report",
-    "verify_run",
+    "verify",
     "import_counts",
     "train_from_counts",
     "export_counts",
+    "env",
     "extend",
     "prune",
-    "align_chat",
     "encode_chat",
     "explain",
     "diff",
     "doctor",
-    "train_parity",
+    "parity",
     "sweep",
 ]
 
-def combine_runs(
+def combine(
     runs: AnyPath | Sequence[AnyPath],
     weights: Sequence[Any] | None = ...,
     *,
@@ -157,10 +156,11 @@ def doctor(
     counts: AnyPath | None = ...,
 ) -> Examined: ...
 
-def encode_corpus(
+@overload
+def encode(
     inputs: AnyPath | Sequence[AnyPath] | None,
     tokenizer: AnyPath | Any,
-    output: AnyPath | None,
+    output: AnyPath,
     *,
     progress: bool = ...,
     val_fraction: float | str | None = ...,
@@ -196,11 +196,20 @@ def encode_corpus(
     position_ids: bool = ...,
     add_bos: bool = ...,
 ) -> EncodedCorpus: ...
-
-def encode_files(
+@overload
+def encode(
     inputs: AnyPath | Sequence[AnyPath] | None,
     tokenizer: AnyPath | Any,
+    output: None = ...,
     *,
+    progress: bool = ...,
+    val_fraction: float | str | None = ...,
+    val_tokens: int | str | None = ...,
+    seed: int | str = ...,
+    shard_format: str = ...,
+    shard_size: int | str = ...,
+    sequence_length: int | str | None = ...,
+    pack: Literal["concat", "best-fit", "none"] = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
     exclude: str | Sequence[str] | None = ...,
@@ -213,13 +222,25 @@ def encode_files(
     text_field: str = ...,
     text_join: str | None = ...,
     sample: float | int | str | None = ...,
-    seed: int | str = ...,
     max_document_chars: int | str | None = ...,
     documents: Literal["separator", "offsets"] = ...,
     complement: bool = ...,
     separator: str | None = ...,
     special_tokens_in_text: Literal["tokens", "text", "refuse"] = ...,
+    overwrite: bool = ...,
+    part: str | None = ...,
+    ray: bool | str | None = ...,
+    weights: Sequence[float | str] | None = ...,
+    shuffle: bool = ...,
+    repeat: int | str = ...,
+    position_ids: bool = ...,
+    add_bos: bool = ...,
 ) -> EncodedFiles: ...
+
+def env(
+    *,
+    ray: bool | str | None = ...,
+) -> Facts: ...
 
 def explain(
     text: str | bytes,
@@ -296,7 +317,7 @@ def info(
     path: AnyPath,
 ) -> Facts: ...
 
-def merge_run(
+def merge(
     run: AnyPath,
     *,
     progress: bool = ...,
@@ -331,6 +352,51 @@ def merge_run(
     superword_colon: bool = ...,
     part: str | None = ...,
 ) -> dict[int, Tokenizer]: ...
+
+def parity(
+    languages: Mapping[str, AnyPath],
+    *,
+    dev: Mapping[str, AnyPath] | None = ...,
+    compare_plain: bool = ...,
+    ratio: Mapping[str, float] | None = ...,
+    progress: bool = ...,
+    bos_token: str | None = ...,
+    eos_token: str | None = ...,
+    pad_token: str | None = ...,
+    added_special_tokens: str | Sequence[str] = ...,
+    add_bos: bool = ...,
+    export: str | Sequence[str] | None = ...,
+    chat_template: str | None = ...,
+    vocab_size: int | str | Sequence[int] = ...,
+    min_frequency: int | str = ...,
+    min_pre_token_count: int | str = ...,
+    max_token_bytes: int | str | None = ...,
+    whole_characters: bool = ...,
+    special_ids: Literal["last", "first"] = ...,
+    reserve_tokens: int | str = ...,
+    round_vocab_to: int | str = ...,
+    workers: int | str | None = ...,
+    memory_limit: int | str | None = ...,
+    overwrite: bool = ...,
+    output: AnyPath | None = ...,
+    ray: bool | str | None = ...,
+    pattern: str = ...,
+    normalize: Literal["none", "nfc"] = ...,
+    text_field: str = ...,
+    sample: float | int | str | None = ...,
+    seed: int | str = ...,
+    max_document_chars: int | str | None = ...,
+    stop_at_saving: float | str | None = ...,
+    superwords_from: int | str | None = ...,
+    superword_pattern: str = ...,
+    superword_words: int | str = ...,
+    superword_colon: bool = ...,
+    temperature: int | float | str | None = ...,
+    shares: Mapping[str, float | str] | None = ...,
+    window: int | str = ...,
+    alpha: float | str = ...,
+    global_merges: int | str = ...,
+) -> Tokenizer: ...
 
 def prune(
     base: AnyPath,
@@ -611,52 +677,7 @@ def train_like(
     added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
 
-def train_parity(
-    languages: Mapping[str, AnyPath],
-    *,
-    dev: Mapping[str, AnyPath] | None = ...,
-    compare_plain: bool = ...,
-    ratio: Mapping[str, float] | None = ...,
-    progress: bool = ...,
-    bos_token: str | None = ...,
-    eos_token: str | None = ...,
-    pad_token: str | None = ...,
-    added_special_tokens: str | Sequence[str] = ...,
-    add_bos: bool = ...,
-    export: str | Sequence[str] | None = ...,
-    chat_template: str | None = ...,
-    vocab_size: int | str | Sequence[int] = ...,
-    min_frequency: int | str = ...,
-    min_pre_token_count: int | str = ...,
-    max_token_bytes: int | str | None = ...,
-    whole_characters: bool = ...,
-    special_ids: Literal["last", "first"] = ...,
-    reserve_tokens: int | str = ...,
-    round_vocab_to: int | str = ...,
-    workers: int | str | None = ...,
-    memory_limit: int | str | None = ...,
-    overwrite: bool = ...,
-    output: AnyPath | None = ...,
-    ray: bool | str | None = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
-    text_field: str = ...,
-    sample: float | int | str | None = ...,
-    seed: int | str = ...,
-    max_document_chars: int | str | None = ...,
-    stop_at_saving: float | str | None = ...,
-    superwords_from: int | str | None = ...,
-    superword_pattern: str = ...,
-    superword_words: int | str = ...,
-    superword_colon: bool = ...,
-    temperature: int | float | str | None = ...,
-    shares: Mapping[str, float | str] | None = ...,
-    window: int | str = ...,
-    alpha: float | str = ...,
-    global_merges: int | str = ...,
-) -> Tokenizer: ...
-
-def verify_run(
+def verify(
     run: AnyPath,
     *,
     progress: bool = ...,

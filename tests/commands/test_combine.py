@@ -101,19 +101,19 @@ def test_combine_command(runs: list[Path], tmp_path: Path) -> None:
 
 
 def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path: Path) -> None:
-    mixed = bpe_pipeline.combine_runs(runs, output=tmp_path / "mix")
-    [tokenizer] = bpe_pipeline.merge_run(mixed, vocab_size=500).values()
+    mixed = bpe_pipeline.combine(runs, output=tmp_path / "mix")
+    [tokenizer] = bpe_pipeline.merge(mixed, vocab_size=500).values()
     files = [f"{path}.txt" for path in runs]
     assert tokenizer.merges == bpe_pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
     third = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "third")
-    nested = bpe_pipeline.combine_runs([mixed, third], [4, "1"], output=tmp_path / "nested")
-    straight = bpe_pipeline.combine_runs([*runs, third], [4, 4, 1], output=tmp_path / "straight")
+    nested = bpe_pipeline.combine([mixed, third], [4, "1"], output=tmp_path / "nested")
+    straight = bpe_pipeline.combine([*runs, third], [4, 4, 1], output=tmp_path / "straight")
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
 
 
 def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path: Path) -> None:
     (one, other), both = runs, tmp_path / "both"
-    bpe_pipeline.combine_runs(runs, output=both)
+    bpe_pipeline.combine(runs, output=both)
     copied = shutil.copytree(one, tmp_path / "copied")
     third = tmp_path / "third.txt"
     third.write_text("a third text")
@@ -121,8 +121,8 @@ def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path:
     imported = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "imported")
     again = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "again")
     merged = tmp_path / "merged"
-    bpe_pipeline.merge_run(both, vocab_size=300, output=merged)
-    nested = bpe_pipeline.combine_runs([both, imported], output=tmp_path / "nested")
+    bpe_pipeline.merge(both, vocab_size=300, output=merged)
+    nested = bpe_pipeline.combine([both, imported], output=tmp_path / "nested")
     for first, second, text in (
         (one, copied, f"{one}.txt"),
         (both, one, f"{one}.txt"),
@@ -136,12 +136,12 @@ def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path:
         (nested, again, "a mapping"),
     ):
         with pytest.raises(UsageError, match="sum would count twice") as refused_with:
-            bpe_pipeline.combine_runs([first, second], output=tmp_path / "sum")
+            bpe_pipeline.combine([first, second], output=tmp_path / "sum")
         for named in (first, second, text):
             assert str(named) in str(refused_with.value)
     languages = {"one": one, "same": copied}
     with pytest.raises(UsageError, match="sum would count twice"):
-        bpe_pipeline.train_parity(languages, vocab_size=300, output=tmp_path / "sum")
+        bpe_pipeline.parity(languages, vocab_size=300, output=tmp_path / "sum")
     assert not (tmp_path / "sum").exists()
 
 
@@ -154,14 +154,14 @@ def test_runs_with_other_texts_of_the_same_files_are_combined(runs: list[Path], 
     )
     weighted = tmp_path / "weighted"
     bpe_pipeline.count([f"{runs[0]}.txt", f"{runs[1]}.txt"], weights=["1", "0"], output=weighted)
-    bpe_pipeline.combine_runs([texts, titles, weighted, runs[1]], output=tmp_path / "sum")
+    bpe_pipeline.combine([texts, titles, weighted, runs[1]], output=tmp_path / "sum")
     copied = bpe_pipeline.count(
         shutil.copy(f"{runs[0]}.txt", tmp_path / "copy.txt"), output=tmp_path / "copied"
     ).directory
     result = succeeded(run("combine", runs[0], copied, "--output", tmp_path / "twice"))
     assert "counts 1 file that other runs seem to count too" in result.stderr
     assert f"copy.txt has the size and the samples of {runs[0]}.txt" in result.stderr
-    mixed = bpe_pipeline.combine_runs([texts, copied], output=tmp_path / "mixed")
+    mixed = bpe_pipeline.combine([texts, copied], output=tmp_path / "mixed")
     shutil.rmtree(texts)
     result = succeeded(run("combine", mixed, runs[1], "--output", tmp_path / "more"))
     assert f"{texts}, whose counts are in {mixed}, is gone or was counted again" in result.stderr
@@ -176,16 +176,16 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
     }.items():
         bpe_pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
-            bpe_pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+            bpe_pipeline.combine([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     other = manifest.require(runs[1])
     older = replace(other, directory=Directory(tmp_path / "other", RUN))
     cutting = {**other.manifest.cutting, "unicode": "Unicode 3.0"}
     manifest.save(replace(older, manifest=replace(other.manifest, cutting=cutting)))
     with pytest.raises(RunDirectoryError, match=r"the Unicode version is 'Unicode .*' in the one and 'Unicode 3.0'"):
-        bpe_pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+        bpe_pipeline.combine([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     manifest.save(older)
     with pytest.raises(RunDirectoryError, match="not completely counted"):
-        bpe_pipeline.combine_runs([runs[0], tmp_path / "other"], output=tmp_path / "mix")
+        bpe_pipeline.combine([runs[0], tmp_path / "other"], output=tmp_path / "mix")
     one, other = runs
     for listed, weights, output, error, message in (
         ([one, other], [1], "mix", UsageError, "1 weight for 2 runs: give one for each"),
@@ -196,7 +196,7 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         ([one, other], [10**18, "1/10"], "mix", UsageError, "ratios have at most 18 digits"),
     ):
         with pytest.raises(error, match=message):
-            bpe_pipeline.combine_runs(listed, weights, output=tmp_path / output)
+            bpe_pipeline.combine(listed, weights, output=tmp_path / output)
     assert not (tmp_path / "mix").exists()
 
 
@@ -236,7 +236,7 @@ def test_weights_of_inputs_in_any_chunks(inputs: list[Path], tmp_path: Path, wei
         options = ["--chunk-size", chunk_size, "--workers", workers, "--output", home]
         succeeded(run("count", *inputs, *words(weights), *options))
         assert read(home / "counter.parquet") == expected(inputs, weights)
-        assert "their sum, " in bpe_pipeline.verify_run(home)["chunks' counters"]
+        assert "their sum, " in bpe_pipeline.verify(home)["chunks' counters"]
 
 
 def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs:
         scaled = [str(Fraction(weight) * Fraction(by)) for weight in ("1", "0.7", "100")]
         home, mixed = tmp_path / f"inputs-{index}", tmp_path / f"runs-{index}"
         bpe_pipeline.train(inputs, output=home, weights=scaled, vocab_size=275, min_frequency=2)
-        bpe_pipeline.merge_run(bpe_pipeline.combine_runs(runs, scaled[1:], output=mixed), vocab_size=600)
+        bpe_pipeline.merge(bpe_pipeline.combine(runs, scaled[1:], output=mixed), vocab_size=600)
         of_inputs.add((home / "tokenizer/tokenizer.json").read_bytes())
         of_runs.add((mixed / "tokenizer/tokenizer.json").read_bytes())
         advice = [bpe_pipeline.report(one).numbers.merged for one in (home, mixed)]
@@ -309,11 +309,11 @@ def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs:
 def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -> None:
     counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3, "er": 2}}
     homes = [bpe_pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
-    mixed = bpe_pipeline.combine_runs(homes, ["1", weight], output=tmp_path / "mixed")
-    again = bpe_pipeline.combine_runs([mixed], output=tmp_path / "again")
+    mixed = bpe_pipeline.combine(homes, ["1", weight], output=tmp_path / "mixed")
+    again = bpe_pipeline.combine([mixed], output=tmp_path / "again")
     vocab_size = 257 + 5  # l o, lo w, e r, and at last e s, es t
     for home in (mixed, again):
-        bpe_pipeline.merge_run(home, vocab_size=vocab_size)
+        bpe_pipeline.merge(home, vocab_size=vocab_size)
         assert bpe_pipeline.report(home).numbers.merged.last_count == 3
         assert "its last pair occurred 3 times, fewer than 20" in (home / "report.json").read_text()
     shown = (mixed / "report.txt").read_text()
@@ -333,7 +333,7 @@ def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path
         mark, columns, statistics = right.fingerprint, list(wrong.read_all()), wrong.statistics
     counter_file.write_counter(kept, iter(columns), fingerprint=mark, statistics=statistics)
     with pytest.raises(RunDirectoryError, match="is not the sum of the counters"):
-        bpe_pipeline.verify_run(tmp_path / "run")
+        bpe_pipeline.verify(tmp_path / "run")
 
 
 def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path], tmp_path: Path) -> None:
@@ -351,15 +351,15 @@ def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path],
         lambda: bpe_pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
         lambda: bpe_pipeline.train_from_iterator(["low"], weights=[1], output=output): "'weights' means nothing here",
         lambda: bpe_pipeline.import_counts({"low": 1}, weights=[1], output=output): "'weights' means nothing here",
-        lambda: bpe_pipeline.merge_run(counted, weights=[2]): "has no inputs",
+        lambda: bpe_pipeline.merge(counted, weights=[2]): "has no inputs",
     }.items():
         with pytest.raises(UsageError, match=error):
             doing()
     assert not output.exists()
     bpe_pipeline.train(inputs, output=output, weights=WEIGHTS, vocab_size=265)
-    for home in (output, bpe_pipeline.combine_runs([output], output=tmp_path / "mixed")):
+    for home in (output, bpe_pipeline.combine([output], output=tmp_path / "mixed")):
         with pytest.raises(UsageError, match="`combine` these runs with --weight"):
-            bpe_pipeline.merge_run(home, **superwords, overwrite=True)
+            bpe_pipeline.merge(home, **superwords, overwrite=True)
 
 
 def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
         path.write_text(f"low low {path.stem}")
     bpe_pipeline.train(many, **options)
     with pytest.raises(UsageError, match="are not kept apart; name at most 256"):
-        bpe_pipeline.merge_run(tmp_path / "run", weights=weights, overwrite=True)
+        bpe_pipeline.merge(tmp_path / "run", weights=weights, overwrite=True)
     bpe_pipeline.train(many, **options, weights=weights, overwrite=True)
     assert read(tmp_path / "run" / "counter.parquet")[b"low"] == 35
 
@@ -379,14 +379,12 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     Path("a.txt").write_text(peers.generated_text(3, 400))
     bpe_pipeline.train("a.txt", output="a", vocab_size=300)
     before = Path("a/run.json").read_bytes()
-    bpe_pipeline.combine_runs(["a"], output="b")  # as if the command had been stopped before it merged
+    bpe_pipeline.combine(["a"], output="b")  # as if the command had been stopped before it merged
     for _ in ("resumed", "kept"):
         succeeded(run("merge", "a", "--output", "b", "--vocab-size", 280, "--min-frequency", 2, "--quiet"))
     assert Path("a/run.json").read_bytes() == before
     assert read(Path("b/counter.parquet")) == read(Path("a/counter.parquet"))
-    bpe_pipeline.merge_run(
-        "a", vocab_size=280, min_frequency=2, output="a", overwrite=True
-    )  # the same, in its own place
+    bpe_pipeline.merge("a", vocab_size=280, min_frequency=2, output="a", overwrite=True)  # the same, in its own place
     assert Path("b/tokenizer/tokenizer.json").read_bytes() == Path("a/tokenizer/tokenizer.json").read_bytes()
     for words in ("info b", "report b", "verify b", "export b --output c"):
         succeeded(run(*words.split()))
@@ -398,7 +396,7 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     bpe_pipeline.train("d.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
     assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
-    bpe_pipeline.train_parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
-    bpe_pipeline.merge_run("p", vocab_size=280, output="q")  # chosen by the same languages
+    bpe_pipeline.parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
+    bpe_pipeline.merge("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()
     assert not Path("e").exists()

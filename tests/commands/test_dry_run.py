@@ -83,7 +83,7 @@ def test_dry_run_of_a_combination_says_what_it_takes_and_writes_nothing(tmp_path
     assert re.search(rf"^disk +.* to {re.escape(format_bytes(size))} for the counter$", shown, re.MULTILINE)
     assert re.search(r"^memory +\d.* to \d", shown, re.MULTILINE)
     assert not (tmp_path / "both").exists()
-    bpe_pipeline.combine_runs([one, two], output=tmp_path / "both")
+    bpe_pipeline.combine([one, two], output=tmp_path / "both")
     assert (tmp_path / "both" / "counter.parquet").stat().st_size <= size
     (two / "counter.parquet").unlink()
     assert "is not completely counted" in refused(run("combine", one, two, "--dry-run"), 1)

@@ -302,7 +302,7 @@ def test_counts_in_a_store(store: Store, trained: Path, tmp_path: Path) -> None:
     assert f"counts from {tsv}" in succeeded(run("import-counts", tsv, "--output", imported)).stdout
     assert not [key for key in store.listing() if "/." in key]
     expected = bpe_pipeline.load(trained).merges
-    assert bpe_pipeline.merge_run(imported, vocab_size=600)[600].merges == expected
+    assert bpe_pipeline.merge(imported, vocab_size=600)[600].merges == expected
     bpe_pipeline.import_counts(tmp_path / "c.tsv", output=imported)  # the same counts, from another place
     assert bpe_pipeline.train_from_counts([parquet], output=tmp_path / "run", vocab_size=600).merges == expected
     store.put("bad.tsv", "a\t1\nb\n")

@@ -132,7 +132,7 @@ def test_a_temperature_is_the_weights_that_it_prints(inputs: list[Path], tmp_pat
     last = (tmp_path / "evened/report.txt").read_text().partition("Mixture")[2].partition("/sw ")[2].split()
     assert last[2:4] == [texts[2]["weight"], "5.00%"]
     assert "temperature 3" in run("info", tmp_path / "evened").stdout
-    assert "their sum, " in bpe_pipeline.verify_run(tmp_path / "evened")["chunks' counters"]
+    assert "their sum, " in bpe_pipeline.verify(tmp_path / "evened")["chunks' counters"]
 
 
 def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_path: Path) -> None:
@@ -141,16 +141,14 @@ def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_pat
     for path in inputs:
         path.rename(f"{path}.away")
     with pytest.raises(RunDirectoryError, match="without --temperature, not with '3'"):
-        bpe_pipeline.merge_run(home, temperature=3)
+        bpe_pipeline.merge(home, temperature=3)
     written = {path: path.stat().st_mtime_ns for path in (home / "counts").iterdir()}
-    merged = bpe_pipeline.merge_run(home, temperature="inf", overwrite=True, **options)[400]
+    merged = bpe_pipeline.merge(home, temperature="inf", overwrite=True, **options)[400]
     assert merged.merges != as_counted.merges
     assert [share for *_, share in manifest.require(home).manifest.texts] == pytest.approx([1 / 3] * 3, rel=1e-4)
     assert {path: path.stat().st_mtime_ns for path in written} == written
-    assert (
-        bpe_pipeline.merge_run(home, vocab_size=380)[380].merges == merged.merges[:123]
-    )  # with the weights that it has
-    again = bpe_pipeline.merge_run(home, temperature=1, overwrite=True, **options)[400]
+    assert bpe_pipeline.merge(home, vocab_size=380)[380].merges == merged.merges[:123]  # with the weights that it has
+    again = bpe_pipeline.merge(home, temperature=1, overwrite=True, **options)[400]
     assert again.merges == as_counted.merges
     assert not manifest.require(home).manifest.weighted
     for path in inputs:
@@ -190,15 +188,15 @@ def test_a_run_that_was_stopped_while_counting_keeps_its_temperature(inputs: lis
 
 def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_path: Path) -> None:
     runs = [bpe_pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
-    mixed = bpe_pipeline.combine_runs(runs, temperature=3, shares={"sw": "5%"}, output=tmp_path / "mixed")
-    tokenizer = bpe_pipeline.merge_run(mixed, vocab_size=400)[400]
+    mixed = bpe_pipeline.combine(runs, temperature=3, shares={"sw": "5%"}, output=tmp_path / "mixed")
+    tokenizer = bpe_pipeline.merge(mixed, vocab_size=400)[400]
     trained = bpe_pipeline.train(
         inputs, temperature=3, shares={"sw": 0.05}, output=tmp_path / "trained", vocab_size=400
     )
     assert tokenizer.merges == trained.merges
     # A combination has the bytes of its runs, with their weights: with itself and another run, equal shares.
     more = bpe_pipeline.import_counts({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
-    even = bpe_pipeline.combine_runs([mixed, more], temperature="inf", output=tmp_path / "even")
+    even = bpe_pipeline.combine([mixed, more], temperature="inf", output=tmp_path / "even")
     source = manifest.require(even).manifest.source
     assert source is not None
     assert [share for *_, share in source.texts] == pytest.approx([0.5, 0.5], rel=1e-4)
@@ -211,7 +209,7 @@ def test_a_sweep_over_temperatures_has_a_mixture_for_each(inputs: list[Path], tm
     runs = [bpe_pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
     swept = bpe_pipeline.sweep(runs, temperatures=[1, "3", "inf"], vocab_size=300, output=tmp_path / "swept")
     assert [one["temperature"] for one in swept.weights.values()] == ["1", "3", "inf"]
-    evened = bpe_pipeline.combine_runs(runs, temperature=3, output=tmp_path / "evened")
+    evened = bpe_pipeline.combine(runs, temperature=3, output=tmp_path / "evened")
     of_3 = tmp_path / "swept/mixtures" / list(swept.weights)[1]
     assert len({manifest.require(home).manifest.counter_fingerprint() for home in (of_3, evened)}) == 1
 

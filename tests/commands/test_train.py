@@ -73,7 +73,7 @@ def test_counting_and_then_merging_is_training(trained: Path, text: Path, tmp_pa
     counted = bpe_pipeline.count(text, output=tmp_path / "run")
     assert (counted.directory, counted.vocabulary) == (tmp_path / "run", None)
     assert str(counted).splitlines()[0].startswith("corpus")
-    assert bpe_pipeline.merge_run(counted.directory, vocab_size=600)[600] == bpe_pipeline.load(trained)
+    assert bpe_pipeline.merge(counted.directory, vocab_size=600)[600] == bpe_pipeline.load(trained)
     for name, value in (("vocab_size", 600), ("export", "hf"), ("dry_run", True)):
         with pytest.raises(UsageError, match=name):
             bpe_pipeline.count(text, output=tmp_path / "run", **{name: value})

@@ -104,7 +104,7 @@ def test_the_tokenizer_is_that_of_the_same_documents_in_files(kind: str, from_fi
     facts = corpus_of(tmp_path / "run")
     documents = [part for text in DOCUMENTS for part in text.split(EOT) if part]
     assert (facts["documents"], facts["bytes"]) == (len(documents), len("".join(DOCUMENTS).encode()))
-    [smaller] = bpe_pipeline.merge_run(tmp_path / "run", vocab_size=400).values()
+    [smaller] = bpe_pipeline.merge(tmp_path / "run", vocab_size=400).values()
     assert smaller.vocab_size == 400
 
 

@@ -174,7 +174,7 @@ def test_intact_run_passes(good: Path) -> None:
 def test_the_rules_of_the_run_are_followed(options: dict[str, object], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(peers.generated_text(8, 3000))
     bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=600, **options)
-    verified = bpe_pipeline.verify_run(tmp_path / "run")
+    verified = bpe_pipeline.verify(tmp_path / "run")
     assert "each the right one" in verified["merges"]
     assert ("no pair is left" in verified["merges"]) == ("min_frequency" in options)
 
@@ -267,7 +267,7 @@ for _name in ("counter.parquet", "counts/000000.parquet", MERGES, MODEL):
 def test_damage_is_found(copy: Path, name: str, damage: Callable[[Path], object], message: str) -> None:
     damage(copy / name)
     with pytest.raises(PipelineError, match=message):
-        bpe_pipeline.verify_run(copy)
+        bpe_pipeline.verify(copy)
 
 
 @pytest.mark.parametrize(("name", "size"), [("tokenizer", 420), ("tokenizer-360", 360)])
@@ -276,12 +276,12 @@ def test_files_of_a_tokenizer_that_are_missing_are_named(copy: Path, name: str, 
     before = files_in(copy / name)
     (copy / name / file).unlink() if file else shutil.rmtree(copy / name)
     with pytest.raises(RunDirectoryError, match=rf"{name}/{file or '[mR]'}.* is missing.* --vocab-size {size}` writes"):
-        bpe_pipeline.verify_run(copy)
-    bpe_pipeline.merge_run(copy, vocab_size=size)
+        bpe_pipeline.verify(copy)
+    bpe_pipeline.merge(copy, vocab_size=size)
     made = files_in(copy / name)
     assert {file: made[file] for file in before} == before
     assert made.keys() - before.keys() <= {"README.md"}  # of the report, which is now that of this size
-    bpe_pipeline.verify_run(copy)
+    bpe_pipeline.verify(copy)
 
 
 def _set(**values: object) -> Callable[[str], str]:
@@ -306,7 +306,7 @@ CONFIG_VALUES = (
 def test_every_file_of_a_tokenizer_is_compared(name: str, change: Any, said: str, with_template: Path) -> None:
     file = with_template / "tokenizer" / name
     file.write_text(change(file.read_text() if file.exists() else ""))
-    verdict = bpe_pipeline.verify_run(with_template)["tokenizer"]
+    verdict = bpe_pipeline.verify(with_template)["tokenizer"]
     assert (said if said.endswith("; ") else said + name) in verdict + "; "
     if said == EDITED:
         assert name not in verdict.partition(";")[2].partition(";")[0]
@@ -318,10 +318,10 @@ def test_deleted_model_card_is_missing_until_merge_writes_it_again(with_template
     card = with_template / "tokenizer" / "README.md"
     card.unlink()
     with pytest.raises(RunDirectoryError, match=r"README.md was written by this run and is missing; .*merge .* again"):
-        bpe_pipeline.verify_run(with_template)
-    bpe_pipeline.merge_run(with_template, chat_template="chatml")
+        bpe_pipeline.verify(with_template)
+    bpe_pipeline.merge(with_template, chat_template="chatml")
     assert card.exists()
-    bpe_pipeline.verify_run(with_template)
+    bpe_pipeline.verify(with_template)
 
 
 @pytest.fixture(scope="module")
@@ -341,13 +341,13 @@ def test_export_into_a_run_is_what_verify_compares_with(with_template: Path) -> 
     succeeded(run("export", with_template, "--export", "hf", "--bos-token", "<|im_start|>", "--add-bos"))
     (with_template / "tokenizer-5").mkdir()
     (with_template / "tokenizer-5" / "notes.txt").write_text("somebody else's")
-    verified = bpe_pipeline.verify_run(with_template)
+    verified = bpe_pipeline.verify(with_template)
     assert verified["tokenizer-5"].startswith("not one of this run's")
     assert "edited" not in verified["tokenizer"]
     assert "missing" not in verified["tokenizer"]
     tokenizer = Tokenizer.load(with_template)
     assert tokenizer.encode("low")[0] == tokenizer.special_tokens["<|im_start|>"]
-    bpe_pipeline.merge_run(with_template, vocab_size=262)
+    bpe_pipeline.merge(with_template, vocab_size=262)
     before = files_in(with_template / "tokenizer-262")
     other = ("export", with_template, "--output", with_template / "tokenizer-262")
     assert "tokenizer-262 holds another tokenizer of the run" in refused(run(*other), 2)
@@ -356,9 +356,9 @@ def test_export_into_a_run_is_what_verify_compares_with(with_template: Path) -> 
 
 def test_an_edited_card_stays_when_a_run_starts_again(with_template: Path) -> None:
     for size in (263, 262):
-        bpe_pipeline.merge_run(with_template, vocab_size=size)
+        bpe_pipeline.merge(with_template, vocab_size=size)
     (with_template / "tokenizer-262" / "README.md").write_text("my own")
-    bpe_pipeline.merge_run(with_template, vocab_size=264, overwrite=True)
+    bpe_pipeline.merge(with_template, vocab_size=264, overwrite=True)
     assert not (with_template / "tokenizer-263").exists()
     assert [path.name for path in (with_template / "tokenizer-262").iterdir()] == ["README.md"]
 
@@ -369,14 +369,14 @@ def test_unreadable_tokenizer_is_named(copy: Path, monkeypatch: pytest.MonkeyPat
     inside = copy / "tokenizer"
     monkeypatch.setattr(Path, "stat", lambda path, **how: (refused if path.parent == inside else stat)(path, **how))
     with pytest.raises(StorageError, match=r"tokenizer/\S+ cannot be read: Permission denied; make it readable"):
-        bpe_pipeline.verify_run(copy)
+        bpe_pipeline.verify(copy)
 
 
 def test_counts_alone_and_counts_of_other_runs(good: Path, tmp_path: Path) -> None:
-    mixed = bpe_pipeline.combine_runs([good], [3], output=tmp_path / "mix")
-    assert bpe_pipeline.verify_run(mixed)["merges"] == "none were learned yet"
-    bpe_pipeline.merge_run(mixed, vocab_size=300)
-    assert "each the right one" in bpe_pipeline.verify_run(mixed)["merges"]
+    mixed = bpe_pipeline.combine([good], [3], output=tmp_path / "mix")
+    assert bpe_pipeline.verify(mixed)["merges"] == "none were learned yet"
+    bpe_pipeline.merge(mixed, vocab_size=300)
+    assert "each the right one" in bpe_pipeline.verify(mixed)["merges"]
 
 
 @pytest.mark.parametrize(("owner", "name"), [(system, "flush"), (tempfile, "TemporaryDirectory")])
@@ -384,4 +384,4 @@ def test_unwritable_temporary_files_are_named(owner: Any, name: str, good: Path,
     monkeypatch.setattr(owner, name, Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     told = "No space left on device; free disk space, or name another directory with TMPDIR"
     with pytest.raises(StorageError, match=told):
-        bpe_pipeline.verify_run(good)
+        bpe_pipeline.verify(good)

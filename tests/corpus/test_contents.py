@@ -209,7 +209,7 @@ def test_what_is_likely_no_text_is_warned_of_and_fails_on_loss(command: tuple[ob
     assert "30 of 50 lines" in done.stderr
     assert "30 of 50 lines" in refused(run(*command, "part_ab", "-o", "strict", "--fail-on-loss"), 1)
     with pytest.warns(UserWarning, match="30 of 50 lines"):
-        bpe_pipeline.encode_files("part_ab", tokenizer="tiny")
+        bpe_pipeline.encode("part_ab", tokenizer="tiny")
 
 
 @example(["text", '{"a": 1}', " {x} ", '{"a": 1}'])

@@ -148,5 +148,5 @@ def test_fields_by_format_make_the_same_counts_as_one_name(tmp_path: Path) -> No
     tokenizer = bpe_pipeline.train(files, output=tmp_path / "run", **how)
     texts = bpe_pipeline.train_from_iterator(["low\n\nlower", "newest"], output=tmp_path / "texts", vocab_size=270)
     assert tokenizer.merges == texts.merges
-    encoded = bpe_pipeline.encode_files(files, tokenizer, text_field=how["text_field"], workers=1)
+    encoded = bpe_pipeline.encode(files, tokenizer, text_field=how["text_field"], workers=1)
     assert [tokenizer.decode(ids) for ids in encoded] == ["low\n\nlower<|endoftext|>", "newest<|endoftext|>"]

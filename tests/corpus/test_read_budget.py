@@ -216,7 +216,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("imported") / "run"
     words = random_words(6, 1_500_000).split(b" ")
     bpe_pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
-    bpe_pipeline.merge_run(run, vocab_size=700)
+    bpe_pipeline.merge(run, vocab_size=700)
     return run
 
 
@@ -249,12 +249,12 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
 def test_every_command_warns_when_memory_passed_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, limit = tmp_path / "run", {"memory_limit": "2GiB"}
-    bpe_pipeline.merge_run(bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=run), vocab_size=259)
+    bpe_pipeline.merge(bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=run), vocab_size=259)
     monkeypatch.setattr(machine, "_memory_by_process", lambda: {0: (3 << 30, 0)})
     for work in (
-        lambda: bpe_pipeline.verify_run(run, **limit),
-        lambda: bpe_pipeline.merge_run(run, vocab_size=258, **limit),
-        lambda: bpe_pipeline.combine_runs([run], output=tmp_path / "other", **limit),
+        lambda: bpe_pipeline.verify(run, **limit),
+        lambda: bpe_pipeline.merge(run, vocab_size=258, **limit),
+        lambda: bpe_pipeline.combine([run], output=tmp_path / "other", **limit),
         lambda: bpe_pipeline.import_counts({"a": 1}, output=tmp_path / "more", **limit),
     ):
         with pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB: all processes .* 3\.0 GiB"):

@@ -60,7 +60,7 @@ def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str,
     assert list(tokenizer.special_tokens) == ["<|endoftext|>", mark]
     assert tokenizer.encode(f"low{mark}")[-1] == tokenizer.special_tokens[mark]
     assert run_here("merge", run, "--vocab-size", 263, "--special-token", "<new>").returncode == 1
-    bpe_pipeline.verify_run(run)
+    bpe_pipeline.verify(run)
     found = run_here("export", run, "--special-token", mark, "--output", exported, "--export", "hf")
     assert said.removeprefix("warning: ") in found.stderr
     assert Tokenizer.load(exported).special_tokens == {"<|endoftext|>": 263, mark: 264}
@@ -137,8 +137,8 @@ def test_encoding_warns_of_what_is_text_for_its_tokenizer(pattern: str, corpus: 
     whole = bpe_pipeline.Tokenizer.from_merges([], [EOT, "<s>", "[INST]"], pattern=pattern)
     other = bpe_pipeline.Tokenizer.from_merges([], ["</s>"], pattern=pattern)
     for number, (tokenizer, found) in enumerate([(whole, ""), (other, "'<s>' 9 times, '[INST]' 9 times; if they")]):
-        written = warned(bpe_pipeline.encode_corpus, corpus, tokenizer, tmp_path / str(number))
-        held = warned(bpe_pipeline.encode_files, corpus, tokenizer)
+        written = warned(bpe_pipeline.encode, corpus, tokenizer, tmp_path / str(number))
+        held = warned(bpe_pipeline.encode, corpus, tokenizer)
         for text in (written, held):
             assert found in text
             assert ("encoded as text: '<|endoftext|>' 26 times" in text) == bool(found)

@@ -137,7 +137,7 @@ def test_merges_are_those_of_tokenizers_with_its_normalizer(
     assert written["normalizer"] == {"type": "NFC"}
     loaded, text = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json")), corpus.read_text()
     assert ours.encode(text) == loaded.encode(text).ids
-    assert bpe_pipeline.verify_run(tmp_path / "run")
+    assert bpe_pipeline.verify(tmp_path / "run")
     with pytest.raises(ExportRefusedError, match="cannot say how text is prepared"):
         ours.to_tiktoken()
     checked = run("export", tmp_path / "run", "--export", "tiktoken", "--check", "--output", tmp_path / "ranks")

@@ -234,7 +234,7 @@ def test_another_choice_is_another_run_whose_counts_can_be_combined(tmp_path: Pa
         with pytest.raises(RunDirectoryError, match="its counting was done with"):
             bpe_pipeline.count(tmp_path / "txt", output=tmp_path / "a", **other)
     bpe_pipeline.count(tmp_path / "jsonl", output=tmp_path / "b", max_document_chars=9)
-    bpe_pipeline.combine_runs([tmp_path / "a", tmp_path / "b"], output=tmp_path / "both")
+    bpe_pipeline.combine([tmp_path / "a", tmp_path / "b"], output=tmp_path / "both")
     whole = counter_files.read(tmp_path / "a" / "counter.parquet") + counter_files.read(
         tmp_path / "b" / "counter.parquet"
     )

@@ -283,17 +283,17 @@ def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) ->
 def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
     tokenizer = bpe_pipeline.Tokenizer.load(local / "run" / "tokenizer")
     options = {"chunk_size": "16KiB", "shard_size": 9000, "documents": "offsets", "workers": 2}
-    bpe_pipeline.encode_corpus(local / "corpus", tokenizer, tmp_path / "shards", **options)
+    bpe_pipeline.encode(local / "corpus", tokenizer, tmp_path / "shards", **options)
     output = store.uri("shards")
-    bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    bpe_pipeline.encode(corpus, tokenizer, output, **options)
     shards = {path.name: path.read_bytes() for path in (tmp_path / "shards").glob("shard-*")}
     assert {key[len("shards/") :]: store.get(key) for key in store.listing("shards/shard-")} == shards
     assert not [key for key in store.listing() if "/parts/" in key]
-    texts = [list(bpe_pipeline.decode_shards(source, tokenizer)) for source in (output, tmp_path / "shards")]
+    texts = [list(bpe_pipeline.decode(source, tokenizer)) for source in (output, tmp_path / "shards")]
     assert b"".join(texts[0]) == b"".join(texts[1])
-    bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    bpe_pipeline.encode(corpus, tokenizer, output, **options)
     with pytest.raises(InputError, match="one of shards"):
-        bpe_pipeline.encode_corpus(output, tokenizer, tmp_path / "other")
+        bpe_pipeline.encode(output, tokenizer, tmp_path / "other")
 
 
 def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
@@ -301,8 +301,8 @@ def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
 ) -> None:
     tokenizer = bpe_pipeline.Tokenizer.load(local / "run" / "tokenizer")
     for output in (tmp_path / "train.bin", store.uri("files/train.bin")):
-        bpe_pipeline.encode_corpus(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
-        bpe_pipeline.encode_corpus(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
+        bpe_pipeline.encode(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
+        bpe_pipeline.encode(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
     names = ["train.bin", "train.bin.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
     assert sorted(store.listing("files/")) == [f"files/{name}" for name in names]

@@ -51,7 +51,7 @@ def theirs(home: Path, name: str, separators: list[str]) -> Size:
 
 
 def encoded(tokenizer: Any, file: Path, separator: str, output: Path) -> Size:
-    corpus = bpe_pipeline.encode_corpus(file, tokenizer, output, separator=separator)
+    corpus = bpe_pipeline.encode(file, tokenizer, output, separator=separator)
     facts = bpe_pipeline.info(output)
     assert corpus.text_tokens is not None
     assert corpus.bytes_per_token is not None
@@ -152,7 +152,5 @@ def test_added_tokens_of_documents_that_are_skipped_are_no_text(tmp_path: Path) 
     library.save(str(home))
     file.write_bytes(f"a<x>b{EOT}c<x>d<x>".encode() + b"\xff" + f"{EOT}e<x>".encode())
     for errors, tokens, size in (("skip", 5, len("a<x>be<x>")), ("replace", 12, len("a<x>be<x>c<x>d<x>") + 3)):
-        corpus = bpe_pipeline.encode_corpus(
-            file, bpe_pipeline.Tokenizer.load(tmp_path), tmp_path / errors, errors=errors
-        )
+        corpus = bpe_pipeline.encode(file, bpe_pipeline.Tokenizer.load(tmp_path), tmp_path / errors, errors=errors)
         assert (corpus.text_tokens, corpus.text_bytes) == (tokens, size)

@@ -147,8 +147,8 @@ def test_cluster_encodes_the_same_shards(address: str, corpus: Path, expected: b
     tokenizer = bpe_pipeline.Tokenizer.load("tokenizer.json")
     (tmp_path / "tokenizer.json").unlink()  # nodes receive it from the coordinator
     asked = {"shard_format": "parquet", "shard_size": 50_000}
-    bpe_pipeline.encode_corpus(corpus, tokenizer, "a", **asked)
-    bpe_pipeline.encode_corpus(corpus, tokenizer, "b", ray=address, **asked)
+    bpe_pipeline.encode(corpus, tokenizer, "a", **asked)
+    bpe_pipeline.encode(corpus, tokenizer, "b", ray=address, **asked)
     assert everything(tmp_path / "a") == everything(tmp_path / "b")
 
 

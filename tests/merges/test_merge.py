@@ -30,7 +30,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("counted") / "run"
     words = random_words(9, 2_000_000).split(b" ")
     bpe_pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
-    bpe_pipeline.merge_run(run, vocab_size=SIZE)
+    bpe_pipeline.merge(run, vocab_size=SIZE)
     return run
 
 
@@ -81,8 +81,8 @@ def test_a_first_merge_that_was_killed_binds_no_other(tmp_path: Path) -> None:
     counts = {"ab": 2, "cd": 2}
     run, plain = (bpe_pipeline.import_counts(counts, output=tmp_path / name) for name in ("run", "plain"))
     with patch("bpe_pipeline.merges.merge.learn", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
-        bpe_pipeline.merge_run(run, vocab_size=258, tie_break="greatest-bytes")
-    found = [bpe_pipeline.merge_run(one, vocab_size=258)[258].merges for one in (run, plain)]
+        bpe_pipeline.merge(run, vocab_size=258, tie_break="greatest-bytes")
+    found = [bpe_pipeline.merge(one, vocab_size=258)[258].merges for one in (run, plain)]
     assert found == [[(b"a", b"b")]] * 2
 
 
@@ -99,17 +99,17 @@ def test_leaving_out_every_pre_token_is_refused(trained: Path, tmp_path: Path) -
     most = max(pq.read_table(copy / "counter.parquet")["count"].to_pylist())
     before = files_in(copy)
     with pytest.raises(TrainingError, match=rf"leaves out every pre-token.*give at most {most}$"):
-        bpe_pipeline.merge_run(copy, vocab_size=300, min_pre_token_count=most + 1, overwrite=True)
+        bpe_pipeline.merge(copy, vocab_size=300, min_pre_token_count=most + 1, overwrite=True)
     assert files_in(copy) == before
-    mixed = bpe_pipeline.combine_runs([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
+    mixed = bpe_pipeline.combine([copy], output=copy.with_name("mix"))  # of which nothing is learned yet
     with pytest.raises(TrainingError, match="leaves out every pre-token"):
-        bpe_pipeline.merge_run(mixed, vocab_size=300, min_pre_token_count=most + 1)
+        bpe_pipeline.merge(mixed, vocab_size=300, min_pre_token_count=most + 1)
     assert not (mixed / "merges.parquet").exists()
-    bpe_pipeline.merge_run(mixed, vocab_size=300, min_pre_token_count=most)
+    bpe_pipeline.merge(mixed, vocab_size=300, min_pre_token_count=most)
 
 
 def test_several_sizes_from_flags_and_files(trained: Path, tmp_path: Path) -> None:
-    mixed = bpe_pipeline.combine_runs([trained], output=tmp_path / "mix")
+    mixed = bpe_pipeline.combine([trained], output=tmp_path / "mix")
     result = succeeded(run("merge", mixed, "--vocab-size", "300,350,280", "--log-json"))
     summary = json.loads(result.stdout.splitlines()[-1])
     assert summary["vocabulary"]["vocab_size"] == 300

@@ -50,7 +50,7 @@ def test_the_size_is_chosen_once_for_a_run(corpus: Path, tmp_path: Path) -> None
     whole = bpe_pipeline.train(corpus, output=tmp_path / "whole", vocab_size=20_000)
     assert tokenizer.merges == whole.merges[: len(tokenizer) - 257]
     assert bpe_pipeline.train(corpus, output=run, stop_at_saving=0.04) == tokenizer == bpe_pipeline.load(run)
-    smaller = bpe_pipeline.merge_run(run, stop_at_saving="20%")
+    smaller = bpe_pipeline.merge(run, stop_at_saving="20%")
     [size] = smaller
     assert size < len(tokenizer)
     assert (run / f"tokenizer-{size}" / "tokenizer.json").exists()

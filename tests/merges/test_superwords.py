@@ -162,7 +162,7 @@ def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, traine
 
 
 def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
-    verified = bpe_pipeline.verify_run(trained)
+    verified = bpe_pipeline.verify(trained)
     assert verified["first stage"].startswith("224, each the right one")
     assert verified["merges"].startswith("343, each the right one")
     assert "superwords' counter" in verified
@@ -173,7 +173,7 @@ def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
     document["merging"]["superword_words"] = 3
     by_hand.write_text(json.dumps(document))
     with pytest.raises(RunDirectoryError):
-        bpe_pipeline.verify_run(trained)
+        bpe_pipeline.verify(trained)
     by_hand.write_bytes(before)
 
 
@@ -220,7 +220,7 @@ def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_a_run(seed:
     base = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
     words = {"superwords_from": first, "superword_words": "none", "superword_colon": True}
     given |= {"vocab_size": first + 41, "overwrite": True}
-    [found] = bpe_pipeline.merge_run(given["output"], **words, **given).values()
+    [found] = bpe_pipeline.merge(given["output"], **words, **given).values()
     expression = superword_presets()["superbpe"].expression
     expected = peers.resumed_merges(base, documents, expression, 40, min_frequency=2)
     assert found.merges[: len(plain.merges)] == plain.merges
@@ -241,7 +241,7 @@ def test_merges_that_a_run_has_are_the_first_stage(words: list[Any], corpus: Pat
     assert not (tmp_path / "run/superwords").exists()  # nothing is counted for what is refused
     assert stages(*asked, *words) == {"counting superwords", "merging superwords"}
     assert bpe_pipeline.load(output).merges[:144] == plain.merges[:144]
-    assert "merges" in bpe_pipeline.verify_run(output)
+    assert "merges" in bpe_pipeline.verify(output)
     assert "merging" in stages(*asked, "--min-frequency", 3, "--output", output, "--overwrite")
 
 
@@ -290,10 +290,10 @@ def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
 def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
     asked = {"vocab_size": 258, "superwords_from": 257}
     counts = bpe_pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
-    mixed = bpe_pipeline.combine_runs([counts], weights=["2.5"], output=tmp_path / "mixed")
+    mixed = bpe_pipeline.combine([counts], weights=["2.5"], output=tmp_path / "mixed")
     for reason, act, source in (
-        ("need the texts for a second count", bpe_pipeline.merge_run, counts),
-        ("take runs that were counted from files", bpe_pipeline.merge_run, mixed),
+        ("need the texts for a second count", bpe_pipeline.merge, counts),
+        ("take runs that were counted from files", bpe_pipeline.merge, mixed),
         ("come from an iterator", bpe_pipeline.train_from_iterator, DOCUMENTS),
     ):
         with pytest.raises(UsageError, match=reason):
@@ -317,13 +317,13 @@ def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[st
                 coarse[pre_token] += int(count * weight * scale)
         first = train_reference(rounded, 34, min_frequency=2)
         expected = train_reference(coarse, 64, known=first, min_frequency=2 * scale, max_words=4, no_colon=True)
-        mixed = bpe_pipeline.combine_runs([home / "0", home / "1"], weights=weights, output=home / "mixed")
+        mixed = bpe_pipeline.combine([home / "0", home / "1"], weights=weights, output=home / "mixed")
         given = {"vocab_size": 256 + 64 + 1, "superwords_from": 256 + 34, "min_frequency": 2}
-        found = bpe_pipeline.merge_run(mixed, **given)[321].vocabulary
+        found = bpe_pipeline.merge(mixed, **given)[321].vocabulary
         assert list(zip(found.left, found.right, strict=True)) == [merge[:2] for merge in expected]
-        assert "merges" in bpe_pipeline.verify_run(mixed)
-        bpe_pipeline.merge_run(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
-        assert "merges" in bpe_pipeline.verify_run(mixed)
+        assert "merges" in bpe_pipeline.verify(mixed)
+        bpe_pipeline.merge(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
+        assert "merges" in bpe_pipeline.verify(mixed)
 
 
 def test_a_mixture_of_mixtures_and_a_copy_of_it_have_the_superwords_of_one_mixture(tmp_path: Path) -> None:
@@ -331,26 +331,26 @@ def test_a_mixture_of_mixtures_and_a_copy_of_it_have_the_superwords_of_one_mixtu
         (tmp_path / f"{part}.txt").write_text(EOT.join([*DOCUMENTS, peers.generated_text(ord(part), 60)]), newline="")
         bpe_pipeline.count(tmp_path / f"{part}.txt", output=tmp_path / part, pattern="superbpe")
     one, two, three = (tmp_path / part for part in "abc")
-    inner = bpe_pipeline.combine_runs([one, two], weights=["3", "1"], output=tmp_path / "inner")
-    outer = bpe_pipeline.combine_runs([inner, three], weights=["2", "0.5"], output=tmp_path / "outer")
-    straight = bpe_pipeline.combine_runs([one, two, three], weights=[6, 2, "0.5"], output=tmp_path / "straight")
+    inner = bpe_pipeline.combine([one, two], weights=["3", "1"], output=tmp_path / "inner")
+    outer = bpe_pipeline.combine([inner, three], weights=["2", "0.5"], output=tmp_path / "outer")
+    straight = bpe_pipeline.combine([one, two, three], weights=[6, 2, "0.5"], output=tmp_path / "straight")
     shutil.rmtree(inner)
     given = {"vocab_size": 340, "superwords_from": 300, "min_frequency": 2}
-    [expected] = bpe_pipeline.merge_run(straight, **given).values()
+    [expected] = bpe_pipeline.merge(straight, **given).values()
     assert any(b" " in token[1:] for token in expected.vocab.values())
     for words in ({}, {"output": tmp_path / "copied"}):
-        [found] = bpe_pipeline.merge_run(outer, **given, **words).values()
+        [found] = bpe_pipeline.merge(outer, **given, **words).values()
         assert found.merges == expected.merges
-    assert "merges" in bpe_pipeline.verify_run(tmp_path / "copied")
+    assert "merges" in bpe_pipeline.verify(tmp_path / "copied")
 
 
 def test_a_mixture_of_runs_that_changed_is_refused(short: Path, tmp_path: Path) -> None:
     words = ["count", short, "--output", tmp_path / "run"]
     succeeded(run(*words))
-    mixed = bpe_pipeline.combine_runs([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
+    mixed = bpe_pipeline.combine([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
     succeeded(run(*words, "--pattern", "superbpe", "--overwrite"))
     with pytest.raises(RunDirectoryError, match="other counts than those that were combined"):
-        bpe_pipeline.merge_run(mixed, vocab_size=270, superwords_from=260)
+        bpe_pipeline.merge(mixed, vocab_size=270, superwords_from=260)
 
 
 @pytest.mark.parametrize("superword_pattern", ["superbpe", "superbpe-digits"])

@@ -38,7 +38,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("memory_limit", ("x", -1, [], 1.5)),
     ("dtype", ("uint8", "float32", "nonsense", 5, [], object())),
     ("base first path second", (5, None, "", b"x", ["x"], "missing", "a\0b")),
-    ("run", (5, "", b"x", ["x"], "missing", "a\0b")),
+    ("run shards", (5, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
     ("output figures", (5, b"x", "", [], "a\0b")),
     ("gates like", (5, b"x", "", [], "missing", "a\0b")),
@@ -99,7 +99,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "batch": [[1]],
     "blocks": ["low"],
     "bos": False,
-    "conversations": [bpe_pipeline.align_chat(ROW)],
+    "conversations": [compat.align_chat(ROW)],
     "counts": {"low": 1},
     "dialog": [MESSAGE],
     "directory": "saved",
@@ -122,6 +122,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "run": "run",
     "runs": ["run"],
     "sequence_length": 100,
+    "shards": "shards",
     "template": "chatml",
     "text": "low",
     "texts": ["low"],
@@ -131,9 +132,9 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "second": "tokenizer",
 }
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
-    **{name: {"output": "new"} for name in ("train", "count", "import_counts", "train_parity", "combine_runs")},
+    **{name: {"output": "new"} for name in ("train", "count", "import_counts", "parity", "combine")},
     **{name: {"output": "new"} for name in ("extend", "prune", "sweep", "export")},
-    **{name: {"path": "shards"} for name in ("decode_shards", "open_shards")},
+    "open_shards": {"path": "shards"},
     "from_tiktoken_file": {"path": "ranks", "special_tokens": {}},
     "info": {"path": "run"},
     "doctor": {"counts": None},
@@ -167,7 +168,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         Path("corpus.txt").write_text("low lower<|endoftext|>low")
         bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="run")
         bpe_pipeline.train_from_counts({"low": 5, "lower": 2}, output="trained", vocab_size=258)
-        bpe_pipeline.encode_corpus("corpus.txt", tokenizer, "shards", workers=1)
+        bpe_pipeline.encode("corpus.txt", tokenizer, "shards", workers=1)
         Path("ranks").write_text(Path("tokenizer/tokenizer.tiktoken").read_text().rstrip("\n") + "\n")
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))
         llama = Llama3Tokenizer("ranks")
@@ -206,7 +207,7 @@ def _bare(call: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
 
 OPTIONS = {  # None is their default
     "encode_chat": "date mask_history preserve_thinking special_tokens_in_messages train_on_prompt",
-    "train_parity": "global_merges window",
+    "parity": "global_merges window",
 }
 ACCEPTED = {(name, option, "None") for name, options in OPTIONS.items() for option in options.split()}
 ACCEPTED.add(("export_counts", "path", "missing"))  # a new file

@@ -17,6 +17,7 @@ import bpe_pipeline
 from bpe_pipeline import compat
 from bpe_pipeline.base import errors as base_errors
 from bpe_pipeline.base.errors import PipelineError
+from bpe_pipeline.cli import all_commands
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run.keywords import keywords_of
 from bpe_pipeline.run.options import RECORDS
@@ -63,6 +64,13 @@ def test_no_module_replaces_a_public_name_when_it_is_imported() -> None:
         if found.name != "bpe_pipeline.__main__":  # starts the command
             import_module(found.name)  # which would take the place of a function of its name
     assert {name: getattr(bpe_pipeline, name) for name in bpe_pipeline.__all__} == public
+
+
+def test_each_command_is_a_public_function_and_no_public_name_is_a_module() -> None:
+    functions = {name.replace("-", "_") for name in all_commands()}
+    assert functions <= {*bpe_pipeline.__all__}
+    assert [name for name in functions if not inspect.isfunction(getattr(bpe_pipeline, name))] == []
+    assert {found.name for found in pkgutil.iter_modules(bpe_pipeline.__path__)} & {*bpe_pipeline.__all__} == set()
 
 
 def test_results_are_shown_as_text() -> None:

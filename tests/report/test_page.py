@@ -212,8 +212,8 @@ def test_a_combined_run_has_a_sample_of_the_texts_of_its_runs(small: Path, tmp_p
         text = path.with_suffix(".txt")
         text.write_text(f"{small.read_text()} {path.name}")
         bpe_pipeline.count(text, output=path)
-    combined = bpe_pipeline.combine_runs(runs, output=tmp_path / "both")
-    bpe_pipeline.merge_run(combined, vocab_size=262)
+    combined = bpe_pipeline.combine(runs, output=tmp_path / "both")
+    bpe_pipeline.merge(combined, vocab_size=262)
     for names in ({"one", "two"}, {"two"}):
         sources = bpe_pipeline.report(combined).numbers.sample.tokenizers[0].sources
         assert {source.name for source in sources} == names
@@ -235,7 +235,7 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         assert sample["held_out"] is False
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
     counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
-    bpe_pipeline.merge_run(counted, vocab_size=257)
+    bpe_pipeline.merge(counted, vocab_size=257)
     succeeded(run("report", counted, "--held-out", unseen))
     assert "257 has no merges: every byte is a token" in (counted / "report.txt").read_text()
     assert "Not checked: the run has no list of its corpus" in numbers_of(counted)["sample"]["description"]

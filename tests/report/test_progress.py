@@ -187,7 +187,7 @@ def test_python_shows_lines_in_a_pipe_if_asked(corpus: Path, tmp_path: Path, cap
         assert found == (shown, shown, shown)
         made = tmp_path / str(shown) / "tokenizer"
         for tokenizer in (made, bpe_pipeline.load(made)):
-            bpe_pipeline.encode_corpus(corpus / "a.txt", tokenizer, tmp_path / f"shards-{shown}", progress=shown)
+            bpe_pipeline.encode(corpus / "a.txt", tokenizer, tmp_path / f"shards-{shown}", progress=shown)
             error = capfd.readouterr().err
             assert bool(re.search(r"\ntokens +\d", error)) == shown
             assert ("\nnext " in error) == (shown and tokenizer == made)

@@ -19,7 +19,7 @@ from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 
 @pytest.fixture
 def encoded(text: Path, trained: Path, tmp_path: Path) -> EncodedCorpus:
-    return bpe_pipeline.encode_corpus(text, tokenizer=trained, output=tmp_path / "encoded")
+    return bpe_pipeline.encode(text, tokenizer=trained, output=tmp_path / "encoded")
 
 
 def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path) -> None:

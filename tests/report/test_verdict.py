@@ -86,7 +86,7 @@ def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_fo
 
 
 def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> None:
-    bpe_pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
+    bpe_pipeline.merge(trained, vocab_size=300, output=tmp_path / "smaller")
     assert "o200k, 200k tokens" in _verdict(trained)["How short"]
     bpe_pipeline.report(trained, compare=tmp_path / "smaller")
     card = (trained / "tokenizer/README.md").read_text()
@@ -105,7 +105,7 @@ def test_a_difference_of_few_tokens_is_not_none() -> None:
 def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
     counts = {"low": 9, "lower": 9, "newest": 5, "widest": 4}
     home = bpe_pipeline.import_counts(counts, output=tmp_path / "run")
-    bpe_pipeline.merge_run(home, vocab_size=270)
+    bpe_pipeline.merge(home, vocab_size=270)
     assert _verdict(home)["Broken tokens"] == "none"  # `lo` and others are parts of longer ones
     groups = bpe_pipeline.report(home).numbers.vocabulary.groups
     [one] = [finding.evidence for finding in bpe_pipeline.doctor(home).findings if "parts" in finding.evidence]
@@ -149,7 +149,7 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path) -> None:
 
 
 def test_the_verdict_has_the_interval_of_many_documents(trained: Path, tmp_path: Path) -> None:
-    bpe_pipeline.merge_run(trained, vocab_size=300, output=tmp_path / "smaller")
+    bpe_pipeline.merge(trained, vocab_size=300, output=tmp_path / "smaller")
     documents = [json.dumps({"text": f"the low lower {'x' * (at % 7)} newest"}) for at in range(40)]
     (tmp_path / "unseen.jsonl").write_text("\n".join(documents))
     made = bpe_pipeline.report(

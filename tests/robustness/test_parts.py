@@ -238,7 +238,7 @@ def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) ->
     runs = [tmp_path / name for name in "ab"]
     for first, home in enumerate(runs):
         bpe_pipeline.import_counts({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
-    whole = bpe_pipeline.combine_runs(runs, weights=[1, "2.5"], output=tmp_path / "whole")
+    whole = bpe_pipeline.combine(runs, weights=[1, "2.5"], output=tmp_path / "whole")
     words = ("combine", *runs, "--weight", 1, "--weight", "2.5", "--output", tmp_path / "parts")
     shown = succeeded(run(*words, "--part", "1/2")).stdout
     assert "part   1/2: all 2 shares of it combined here" in shown, shown

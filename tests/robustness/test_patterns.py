@@ -90,7 +90,7 @@ def test_pattern_timeout_names_the_document(
             pytest.warns(UserWarning, match="runs on the regex package"),
             pytest.raises(PatternTimeoutError, match=r"bad\.txt, bytes 0 to 76: .* longer than 1 s"),
         ):
-            bpe_pipeline.encode_files("bad.txt", ours, pattern_timeout=1)
+            bpe_pipeline.encode("bad.txt", ours, pattern_timeout=1)
 
 
 @pytest.mark.parametrize("command", ["count", "encode"])

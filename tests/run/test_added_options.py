@@ -54,7 +54,7 @@ def test_version_with_more_options_continues_earlier_work(newer: Path, tmp_path:
     corpus, run, shards = tmp_path / "a.txt", tmp_path / "run", tmp_path / "shards"
     corpus.write_text("low lower lowest<|endoftext|>" * 9)
     bpe_pipeline.train(corpus, output=run, vocab_size=260)
-    bpe_pipeline.encode_corpus(corpus, run, shards)
+    bpe_pipeline.encode(corpus, run, shards)
     before = (run / "counter.parquet").stat().st_mtime_ns, (shards / "shards.json").stat().st_mtime_ns
     others = [path for path in sys.path if path.endswith("site-packages")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(newer), *others])}

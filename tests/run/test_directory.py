@@ -75,16 +75,16 @@ def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: 
     options = make_options(TrainOptions, {"vocab_size": 100_000})
     manifest.store_merging(manifest.require(output), options)  # then it was killed, or did not fit
     for size, name in ((300, "tokenizer"), (290, "tokenizer-290")):
-        bpe_pipeline.merge_run(output, vocab_size=size)
+        bpe_pipeline.merge(output, vocab_size=size)
         assert (output / name / "tokenizer.json").exists()
     assert not (output / "tokenizer-300").exists()
 
 
 def test_tokenizers_of_a_lost_merge_list_are_deleted(output: Path) -> None:
     (output / "merges.parquet").unlink()
-    bpe_pipeline.merge_run(f"file://{output}", vocab_size=290, tie_break="greatest-bytes")
+    bpe_pipeline.merge(f"file://{output}", vocab_size=290, tie_break="greatest-bytes")
     assert not (output / "tokenizer-280").exists()
-    assert "each the right one" in bpe_pipeline.verify_run(output)["merges"]
+    assert "each the right one" in bpe_pipeline.verify(output)["merges"]
 
 
 def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, output: Path, monkeypatch) -> None:
@@ -94,7 +94,7 @@ def test_stopped_while_it_is_replaced_a_run_keeps_a_manifest(corpus: Path, outpu
     monkeypatch.undo()
     assert manifest.require(output).manifest.plan.files
     bpe_pipeline.train(corpus, output=output, vocab_size=300)
-    assert "each the right one" in bpe_pipeline.verify_run(output)["merges"]
+    assert "each the right one" in bpe_pipeline.verify(output)["merges"]
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -125,7 +125,7 @@ def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, nam
     (tmp_path / "link").symlink_to(source)
     for named_so in (source, tmp_path / "link"):
         with pytest.raises(RunDirectoryError, match="is one of the runs to combine, but this command writes to"):
-            bpe_pipeline.combine_runs([named_so], output=tmp_path / "run", overwrite=True)
+            bpe_pipeline.combine([named_so], output=tmp_path / "run", overwrite=True)
     assert (source / "counter.parquet").exists()
 
 
@@ -142,9 +142,7 @@ def test_interruption_promises_nothing_before_counts_are_whole(
     tmp_path: Path, monkeypatch, command: str, overwrite: bool, interrupted: str, message: str
 ) -> None:
     source = bpe_pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
-    start, given = (
-        (bpe_pipeline.combine_runs, [source]) if command == "combine" else (bpe_pipeline.import_counts, {"ab": 3})
-    )
+    start, given = (bpe_pipeline.combine, [source]) if command == "combine" else (bpe_pipeline.import_counts, {"ab": 3})
     monkeypatch.setattr(elsewhere, interrupted, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match=message):
         start(given, output=tmp_path / "run", overwrite=overwrite)
@@ -201,7 +199,7 @@ def test_results_stay_until_another_corpus_is_counted(tmp_path: Path, corpus: Pa
     _counted(wrong, output, "--errors", "strict", "--overwrite")
     assert not any((output / name).exists() for name in learned)
     train(wrong, output=tmp_path / "again", vocab_size=260)
-    bpe_pipeline.merge_run(output, vocab_size=260)
+    bpe_pipeline.merge(output, vocab_size=260)
     for name in ("merges.parquet", "tokenizer/tokenizer.json"):
         assert (output / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     assert not (output / "tokenizer-280").exists()

@@ -31,8 +31,8 @@ SCRIPT = """import bpe_pipeline
 bpe_pipeline.train('a.txt', vocab_size=300, special_tokens=['<|x|>'], tie_break='lowest-ids', progress=True)
 bpe_pipeline.train('a.txt', vocab_sise=300)
 bpe_pipeline.train('a.txt', tie_break='lowest')
-bpe_pipeline.encode_files('a.txt', 'runs/a', documents='offsets')
-bpe_pipeline.encode_files('a.txt', 'runs/a', vocab_size=300)
+bpe_pipeline.encode('a.txt', 'runs/a', documents='offsets')
+bpe_pipeline.encode('a.txt', 'runs/a', vocab_size=300)
 """
 
 

@@ -22,7 +22,7 @@ from bpe_pipeline.run.directory import fingerprint
 SHARD = "shard-00000.parquet"
 TEXT = "low lower lowest new newer newest " * 40
 train = partial(bpe_pipeline.train, vocab_size=262, workers=1)
-encode = partial(bpe_pipeline.encode_corpus, workers=1)
+encode = partial(bpe_pipeline.encode, workers=1)
 
 
 def _texts(directory: Path) -> Path:
@@ -81,7 +81,7 @@ def test_no_command_removes_its_corpus(tmp_path: Path, tokenizer: Path, links: s
 
 def _combine(home: Path, output: Path, *, overwrite: bool) -> None:
     runs = [bpe_pipeline.import_counts({name: 3}, output=home / name) for name in ("one", "two")]
-    bpe_pipeline.combine_runs(runs, output=output, overwrite=overwrite)
+    bpe_pipeline.combine(runs, output=output, overwrite=overwrite)
 
 
 def _encode(home: Path, output: Path, *, overwrite: bool) -> None:
@@ -250,10 +250,10 @@ def test_linked_tokenizer_of_another_run_is_not_replaced(tmp_path: Path) -> None
     before = _contents(tmp_path / "two")
     (tmp_path / "one" / "tokenizer-261").symlink_to(tmp_path / "two" / "tokenizer")
     with pytest.raises(RunDirectoryError, match="tokenizer-261 is a link to a directory elsewhere"):
-        bpe_pipeline.merge_run(tmp_path / "one", vocab_size=261)
+        bpe_pipeline.merge(tmp_path / "one", vocab_size=261)
     assert _contents(tmp_path / "two") == before
     (tmp_path / "one" / "tokenizer-261").unlink()
-    bpe_pipeline.merge_run(tmp_path / "one", vocab_size=261)
+    bpe_pipeline.merge(tmp_path / "one", vocab_size=261)
 
 
 def test_output_inside_the_corpus_never_becomes_corpus(tmp_path: Path, tokenizer: Path) -> None:
@@ -303,7 +303,7 @@ def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None
     for _ in range(2):
         work("train", tmp_path, outer)
     assert before.items() <= _contents(outer / name).items()
-    bpe_pipeline.verify_run(outer / name)
+    bpe_pipeline.verify(outer / name)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_manifest_cannot_list_files_that_no_command_writes(tmp_path: Path, token
         document = json.loads(path.read_text()) | {key: [name]}
         document["digest"] = fingerprint({one: value for one, value in document.items() if one != "digest"})
         path.write_text(json.dumps(document))
-    for command in (partial(bpe_pipeline.verify_run, run), partial(encode, corpus, tokenizer, shards)):
+    for command in (partial(bpe_pipeline.verify, run), partial(encode, corpus, tokenizer, shards)):
         with pytest.raises(RunDirectoryError, match="is damaged"):
             command()
     before = _contents(corpus)

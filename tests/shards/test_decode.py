@@ -17,7 +17,7 @@ TOKENIZER = bpe_pipeline.Tokenizer.from_merges([(b"o", b"n"), (b"on", b"e")], sp
 
 def encoded(output: Path, **options: Any) -> Path:
     output.with_name("a.txt").write_text(f"one{EOT}one on{EOT}end")
-    bpe_pipeline.encode_corpus(output.with_name("a.txt"), TOKENIZER, output, workers=1, **options)
+    bpe_pipeline.encode(output.with_name("a.txt"), TOKENIZER, output, workers=1, **options)
     return output
 
 
@@ -25,12 +25,12 @@ def encoded(output: Path, **options: Any) -> Path:
 @pytest.mark.parametrize("documents", ["separator", "offsets"])
 def test_flipped_bit_is_detected_before_any_text(tmp_path: Path, shard_format: str, documents: str) -> None:
     output = encoded(tmp_path / "shards", shard_format=shard_format, documents=documents)
-    assert b"".join(bpe_pipeline.decode_shards(output, TOKENIZER)) == f"one{EOT}one on{EOT}end{EOT}".encode()
+    assert b"".join(bpe_pipeline.decode(output, TOKENIZER)) == f"one{EOT}one on{EOT}end{EOT}".encode()
     for path in output.glob("shard-*"):
         whole = path.read_bytes()
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(InputError, match=rf"shard-00000\.{shard_format} is damaged: .*CRC-32"):
-            next(bpe_pipeline.decode_shards(output, TOKENIZER))
+            next(bpe_pipeline.decode(output, TOKENIZER))
         path.write_bytes(whole)
 
 
@@ -60,7 +60,7 @@ def test_damage_under_a_right_checksum_is_refused(tmp_path: Path, shard_format, 
     facts |= {} if callable(change) else change
     (output / "shards.json").write_text(json.dumps(described))
     with pytest.raises(InputError, match=rf"is damaged: .*{reason}.*; restore it"):
-        list(bpe_pipeline.decode_shards(output, TOKENIZER))
+        list(bpe_pipeline.decode(output, TOKENIZER))
 
 
 @pytest.mark.parametrize("shard_format", ["parquet", "mds"])
@@ -71,11 +71,11 @@ def test_long_rows_are_decoded_in_blocks(tmp_path: Path, monkeypatch, id_bytes: 
     tokenizer = TOKENIZER
     if id_bytes == 4:
         tokenizer = bpe_pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
-    bpe_pipeline.encode_corpus(text, tokenizer, output, workers=1, shard_format=shard_format, separator=EOT)
-    whole = list(bpe_pipeline.decode_shards(output, tokenizer))
+    bpe_pipeline.encode(text, tokenizer, output, workers=1, shard_format=shard_format, separator=EOT)
+    whole = list(bpe_pipeline.decode(output, tokenizer))
     for module in ("arrow", "mds"):
         monkeypatch.setattr(f"bpe_pipeline.shards.formats.{module}.BLOCK_IDS", 10)
-    blocks = list(bpe_pipeline.decode_shards(output, tokenizer))
+    blocks = list(bpe_pipeline.decode(output, tokenizer))
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3
     assert len(blocks) > 4
@@ -113,16 +113,16 @@ def test_wrong_values_in_shards_json_are_refused(tmp_path: Path) -> None:
             (described["shards"][0] if in_shard else described)[name] = value
             (output / "shards.json").write_text(json.dumps(described))
             with pytest.raises(InputError, match=r"shards\.json cannot be read .*; encode the corpus again"):
-                list(bpe_pipeline.decode_shards(output, TOKENIZER))
+                list(bpe_pipeline.decode(output, TOKENIZER))
 
 
 def test_shards_of_another_encoding_than_the_manifest_are_refused(tmp_path: Path) -> None:
     output, other = encoded(tmp_path / "shards"), encoded(tmp_path / "other", documents="offsets")
     (output / "encoding.json").write_bytes((other / "encoding.json").read_bytes())
     with pytest.raises(InputError, match=r"shards\.json is of another encoding than encoding\.json"):
-        list(bpe_pipeline.decode_shards(output, TOKENIZER))
+        list(bpe_pipeline.decode(output, TOKENIZER))
     (output / "encoding.json").unlink()  # shards alone, as they are copied
-    assert list(bpe_pipeline.decode_shards(output, TOKENIZER))
+    assert list(bpe_pipeline.decode(output, TOKENIZER))
     (output / "shard-00009.npy").write_bytes((output / "shard-00000.npy").read_bytes())
     with pytest.raises(InputError, match=r"shard-00009\.npy is not among the shards of .*: name one that shards\.json"):
-        list(bpe_pipeline.decode_shards(output / "shard-00009.npy", TOKENIZER))
+        list(bpe_pipeline.decode(output / "shard-00009.npy", TOKENIZER))

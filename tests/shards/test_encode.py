@@ -48,7 +48,7 @@ def test_long_row_is_encoded_in_blocks(tokenizer: bpe_pipeline.Tokenizer, tmp_pa
     monkeypatch.setattr(Rest, "add", add)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_IDS", 100)
-    bpe_pipeline.encode_corpus(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)
+    bpe_pipeline.encode(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)
     assert read_shards(tmp_path / "shards") == expected(tokenizer, rows)
     assert max(blocks) < sum(blocks) / 2
 
@@ -60,7 +60,7 @@ def test_shards_hold_the_ids_of_encode(
 ) -> None:
     output, ids = tmp_path / "shards", expected(tokenizer, corpus_texts())
     options = {"shard_format": shard_format, "shard_size": 1000, "chunk_size": 700, "workers": 2}
-    result = bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    result = bpe_pipeline.encode(corpus, tokenizer, output, **options)
     assert read_shards(output) == ids
     assert (result.tokens, result.documents) == (len(ids), ids.count(tokenizer.special_tokens[EOT]))
     losses = {"records_without_field": 2, "replacements": 3, "files_empty": 1}
@@ -69,7 +69,7 @@ def test_shards_hold_the_ids_of_encode(
     assert max(sizes) <= 1000
     if not format_of(shard_format).rows:
         assert set(sizes[:-1]) == {1000}
-    assert b"".join(bpe_pipeline.decode_shards(output, tokenizer)) == tokenizer.decode_bytes(ids)
+    assert b"".join(bpe_pipeline.decode(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
@@ -86,9 +86,7 @@ def test_bytes_do_not_depend_on_workers(
         corpus.write_bytes(texts[0])
     options = {"shard_format": "bin", "documents": "offsets", "shard_size": 777, "separator": separator}
     for name, chunk_size, workers in (("one", 900, 2), ("two", 1 << 20, 3)):
-        bpe_pipeline.encode_corpus(
-            corpus, tokenizer, tmp_path / name, chunk_size=chunk_size, workers=workers, **options
-        )
+        bpe_pipeline.encode(corpus, tokenizer, tmp_path / name, chunk_size=chunk_size, workers=workers, **options)
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
     ids, end = expected(tokenizer, texts, separator), tokenizer.special_tokens[separator]
     assert read_shards(tmp_path / "one") == [id_ for id_ in ids if id_ != end]
@@ -98,7 +96,7 @@ def test_bytes_do_not_depend_on_workers(
 def test_offsets_separate_documents(corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     numpy = pytest.importorskip("numpy")
     output, options = tmp_path / "shards", {"documents": "offsets", "shard_size": 900, "chunk_size": 300}
-    result = bpe_pipeline.encode_corpus(corpus, tokenizer, output, **options)
+    result = bpe_pipeline.encode(corpus, tokenizer, output, **options)
     ids, ends = [], [0]
     for shard in result.shards:
         own, offsets = (numpy.load(output / str(name)).tolist() for name in (shard.name, shard.offsets))
@@ -116,7 +114,7 @@ def test_skipped_documents_leave_no_ids(tokenizer: bpe_pipeline.Tokenizer, tmp_p
     ours, separator = (published.pair("qwen2", added)[1], published.EOT) if added else (tokenizer, EOT)
     path, bad = tmp_path / "a.txt", peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
     path.write_bytes(separator.encode().join(["cafe\u0301".encode(), bad, b"two"]))
-    encode = partial(bpe_pipeline.encode_corpus, path, ours, separator=separator, workers=1)
+    encode = partial(bpe_pipeline.encode, path, ours, separator=separator, workers=1)
     for chunk_size in (1 << 10, 1 << 20):
         output = tmp_path / str(chunk_size)
         result = encode(output, errors="skip", chunk_size=chunk_size)
@@ -135,7 +133,7 @@ def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
             text, output=tmp_path / "run", vocab_size=400, pattern=r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
         )
     with pytest.warns(UserWarning, match="regex package"):
-        bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
+        bpe_pipeline.encode(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
     assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
 
 
@@ -145,11 +143,9 @@ def test_ids_of_four_bytes(tmp_path: Path) -> None:
     text = write_text(tmp_path / "a.txt", 1, 20)
     for shard_format in shard_formats():
         output = tmp_path / shard_format
-        assert (
-            bpe_pipeline.encode_corpus(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
-        )
+        assert bpe_pipeline.encode(text, tokenizer, output, shard_format=shard_format, workers=1).dtype == "uint32"
         assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
-    encoded = bpe_pipeline.encode_files(text, tokenizer)
+    encoded = bpe_pipeline.encode(text, tokenizer)
     assert (encoded.ids.format, encoded.ids.tolist()) == ("I", expected(tokenizer, [text.read_bytes()]))
 
 
@@ -197,13 +193,13 @@ def test_options_of_other_commands_are_refused(tokenizer: bpe_pipeline.Tokenizer
     text.write_text("one")
     for name, value in {"vocab_size": 300, "pattern": "gpt2", "special_tokens": [EOT], "dry_run": True}.items():
         with pytest.raises(UsageError, match=f"option '{name}' means nothing here"):
-            bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / "shards", **{name: value})
+            bpe_pipeline.encode(text, tokenizer, tmp_path / "shards", **{name: value})
     for inputs, output in ((None, tmp_path / "shards"), (text, None)):
         with pytest.raises(UsageError, match=r"(inputs|output): expected a value, not None"):
-            bpe_pipeline.encode_corpus(inputs, tokenizer, output)  # type: ignore[arg-type]
+            bpe_pipeline.encode(inputs, tokenizer, output)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="dry_run is for the command: use bpe-pipeline train --dry-run"):
         bpe_pipeline.train(text, dry_run=True)
-    for call in (bpe_pipeline.train, bpe_pipeline.merge_run, bpe_pipeline.train_from_iterator):
+    for call in (bpe_pipeline.train, bpe_pipeline.merge, bpe_pipeline.train_from_iterator):
         with pytest.raises(UsageError, match="option 'shard_size' means nothing here"):
             call(text, output=tmp_path / "run", shard_size=10)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt"]
@@ -211,7 +207,7 @@ def test_options_of_other_commands_are_refused(tokenizer: bpe_pipeline.Tokenizer
 
 def test_directory_of_another_corpus_is_refused(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     one, two = (write_text(tmp_path / f"{name}.txt", 1, 20) for name in ("one", "two"))
-    output, encode = tmp_path / "shards", partial(bpe_pipeline.encode_corpus, workers=1)
+    output, encode = tmp_path / "shards", partial(bpe_pipeline.encode, workers=1)
     encode(one, tokenizer, output)
     with pytest.raises(RunDirectoryError, match=r"another corpus, without .*two\.txt"):
         encode([one, two], tokenizer, output)
@@ -231,16 +227,16 @@ def test_tokenizer_without_special_tokens_has_offsets(tokenizer: bpe_pipeline.To
     text, output = write_text(tmp_path / "a.txt", 1, 20), tmp_path / "bare"
     bare = bpe_pipeline.Tokenizer.from_merges([(b"o", b"n")])
     with pytest.raises(UsageError, match="no special token to write after each document"):
-        bpe_pipeline.encode_corpus(text, bare, output)
-    bpe_pipeline.encode_corpus(text, bare, output, documents="offsets")
+        bpe_pipeline.encode(text, bare, output)
+    bpe_pipeline.encode(text, bare, output, documents="offsets")
     with pytest.raises(InputError, match="another tokenizer"):
-        list(bpe_pipeline.decode_shards(output, tokenizer))
-    assert b"".join(bpe_pipeline.decode_shards(output, bare)) == text.read_bytes()
+        list(bpe_pipeline.decode(output, tokenizer))
+    assert b"".join(bpe_pipeline.decode(output, bare)) == text.read_bytes()
 
 
 def test_damaged_part_is_encoded_again(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch) -> None:
     text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
-    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, output, chunk_size=1000, repeat=2)
+    encode = partial(bpe_pipeline.encode, text, tokenizer, output, chunk_size=1000, repeat=2)
     with monkeypatch.context() as patched:
         patched.setattr("bpe_pipeline.shards.encode.write_shard", lambda _: 1 // 0)
         with pytest.raises(WorkerError, match="ZeroDivisionError"):
@@ -307,7 +303,7 @@ def test_missing_or_damaged_shards_are_written_again(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, options
 ) -> None:
     text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
-    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, output, shard_size=1000, **options)
+    encode = partial(bpe_pipeline.encode, text, tokenizer, output, shard_size=1000, **options)
     encode()
     encode()  # without a warning
     before = everything(output)
@@ -335,7 +331,7 @@ def test_every_id_is_below_vocab_size(tmp_path: Path) -> None:
     text.write_text("one")
     ranks.write_text("".join(f"{base64.b64encode(bytes([byte])).decode()} {byte}\n" for byte in range(256)))
     sparse = bpe_pipeline.Tokenizer.from_tiktoken_file(ranks, pattern="gpt2", special_tokens={EOT: 65535})
-    encoded = bpe_pipeline.encode_corpus(text, sparse, tmp_path / "shards", workers=1)
+    encoded = bpe_pipeline.encode(text, sparse, tmp_path / "shards", workers=1)
     assert (encoded.vocab_size, encoded.dtype) == (65536, "uint16")
     assert read_shards(tmp_path / "shards") == [*b"one", 65535]
 
@@ -345,7 +341,7 @@ def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: bpe_pipe
     texts = ["hello world", "", EOT, f"x{EOT}y{EOT}", "last"]
     path.write_text("".join(json.dumps({"page": {"body": text}}) + "\n" for text in texts))
     options = {"shard_format": "parquet", "documents": "offsets", "text_field": "page.body"}
-    encoded = bpe_pipeline.encode_corpus(path, tokenizer, tmp_path / "rows", **options)
+    encoded = bpe_pipeline.encode(path, tokenizer, tmp_path / "rows", **options)
     rows = pq.read_table(tmp_path / "rows" / "shard-00000.parquet").column("input_ids").to_pylist()
     assert rows == [tokenizer.encode(text) for text in ("hello world", "", "x", "y", "last")]
     assert encoded.documents == 5
@@ -364,7 +360,7 @@ def test_rows_do_not_depend_on_the_size_of_shards(
     options = {"shard_format": "parquet", "sequence_length": row, "shard_size": shard_size, "workers": 1}
 
     def tables(pack: str) -> list[dict[str, list[list[int]]]]:
-        result = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / pack, pack=pack, chunk_size=700, **options)
+        result = bpe_pipeline.encode(text, tokenizer, tmp_path / pack, pack=pack, chunk_size=700, **options)
         return [pq.read_table(tmp_path / pack / shard.name).to_pydict() for shard in result.shards]
 
     assert [one for table in tables("none") for one in table["input_ids"]] == [one[:row] for one in documents]

@@ -63,11 +63,11 @@ def test_any_text_in_any_chunks(
     for number, data in enumerate(files):
         (home / f"{number}.txt").write_bytes(data)
     monkeypatch.setattr("bpe_pipeline.counts.prepared._PREPARED_BYTES", block_bytes)
-    corpus = bpe_pipeline.encode_corpus(home, ours, output, separator=separator, shard_format="bin", **options)
+    corpus = bpe_pipeline.encode(home, ours, output, separator=separator, shard_format="bin", **options)
     ids, end = expected(ours, files, separator, options["errors"]), ours.special_tokens[separator]
     own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]
     assert read_shards(output) == own
-    assert b"".join(bpe_pipeline.decode_shards(output, ours)) == ours.decode_bytes(ids)
+    assert b"".join(bpe_pipeline.decode(output, ours)) == ours.decode_bytes(ids)
     skip = options["errors"] == "skip"
     valid = [part for data in files for part in (between_skipped(data, ours.model.separating) if skip else [data])]
     found = [one for part in valid for one in TextEncoder(ours.model).text_stretches(part)]
@@ -92,10 +92,10 @@ def test_documents_have_what_the_tokenizer_adds_once(
     ours = pair(shape, "plain")[1]
     (tmp_path / "a.txt").write_text(separator.join(texts := ["low lower " * 9, "widest"]))
     settings = {"documents": documents, "separator": separator, "chunk_size": 20}
-    bpe_pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", shard_format="bin", **settings)
+    bpe_pipeline.encode(tmp_path / "a.txt", ours, tmp_path / "shards", shard_format="bin", **settings)
     rows = [[ours.special_tokens[BOS], *ours.encode_ordinary(text)] for text in texts]
     behind = [ours.special_tokens[text] for text in ends]
     assert read_shards(tmp_path / "shards") == [id_ for row in rows for id_ in [*row, *behind]]
     if len(ends) < 2:
-        back = b"".join(bpe_pipeline.decode_shards(tmp_path / "shards", ours))
+        back = b"".join(bpe_pipeline.decode(tmp_path / "shards", ours))
         assert back == b"".join(f"{BOS}{text}{separator}".encode() for text in texts)

@@ -57,7 +57,7 @@ def test_any_text_in_any_chunks(tokenizer, tmp_path_factory, texts, kind, made, 
     for complement in complements:
         of_side = DocumentJudge(**{**vars(judge), "complement": complement})
         parts = [selected([text.encode()], of_side, [names[0].encode()], [names[1].encode()]) for text in texts]
-        made_ids = bpe_pipeline.encode_files(home, ours, **{**options, "complement": complement})
+        made_ids = bpe_pipeline.encode(home, ours, **{**options, "complement": complement})
         assert made_ids.ids.tolist() == expected(ours, [part.text for part in parts if part.text], names[0])
         documents.update(document for part in parts for document, _ in part.documents)
     if complements[1:] and judge.max_document_chars is None:
@@ -77,8 +77,8 @@ def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
         "cut": options | {"max_document_chars": 12, "chunk_size": 900},
     }.items():
         output = tmp_path / "shards" / name
-        corpus = bpe_pipeline.encode_corpus(home / "0.txt", tmp_path / "run", output, **more)
-        decoded = b"".join(bpe_pipeline.decode_shards(output, tokenizer)).decode().split("<|endoftext|>")
+        corpus = bpe_pipeline.encode(home / "0.txt", tmp_path / "run", output, **more)
+        decoded = b"".join(bpe_pipeline.decode(output, tokenizer)).decode().split("<|endoftext|>")
         shards[name] = corpus, sorted(decoded[:-1])
     taken = sorted(document.decode() for document, _ in found.documents)
     assert shards["sample"][1] == shards["shuffled"][1] == taken
@@ -87,17 +87,17 @@ def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
     assert vars(shards["sample"][0].not_taken) == found.not_taken()
     assert shards["cut"][0].not_taken.cut_documents == sum(len(text) > 12 for text in taken)
     with pytest.raises(RunDirectoryError, match=r"with --sample 0.3, not 0.4"):
-        bpe_pipeline.encode_corpus(home / "0.txt", tmp_path / "run", tmp_path / "shards" / "sample", sample=0.4, seed=4)
+        bpe_pipeline.encode(home / "0.txt", tmp_path / "run", tmp_path / "shards" / "sample", sample=0.4, seed=4)
 
 
 @pytest.mark.parametrize("sample", [None, "1GB"])
 def test_the_complement_of_everything_is_refused(saved: Path, tmp_path: Path, sample: Any) -> None:
     (tmp_path / "a.txt").write_text("some text")
     with pytest.raises(UsageError, match="--complement takes the documents that --sample leaves out"):
-        bpe_pipeline.encode_corpus(tmp_path / "a.txt", saved, tmp_path / "shards", sample=sample, complement=True)
+        bpe_pipeline.encode(tmp_path / "a.txt", saved, tmp_path / "shards", sample=sample, complement=True)
 
 
 def test_an_empty_sample_says_so_with_numbers(saved: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text")
     with pytest.raises(InputError, match=r"the sample is empty: 1 document not in the sample \(9 B, 9 characters\)"):
-        bpe_pipeline.encode_corpus(tmp_path / "a.txt", saved, tmp_path / "shards", sample=0.001)
+        bpe_pipeline.encode(tmp_path / "a.txt", saved, tmp_path / "shards", sample=0.001)

@@ -36,10 +36,8 @@ def test_ids_are_those_of_the_shards(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, documents: str, threads: int, errors: str
 ) -> None:
     corpus, options = write_corpus(tmp_path / "corpus"), {"documents": documents, "errors": errors}
-    encoded = bpe_pipeline.encode_files(corpus, tokenizer, chunk_size=700, workers=threads, **options)
-    shards = bpe_pipeline.encode_corpus(
-        corpus, tokenizer, tmp_path / "shards", shard_format="bin", workers=1, **options
-    )
+    encoded = bpe_pipeline.encode(corpus, tokenizer, chunk_size=700, workers=threads, **options)
+    shards = bpe_pipeline.encode(corpus, tokenizer, tmp_path / "shards", shard_format="bin", workers=1, **options)
     [shard] = shards.shards
     ids = read_shards(tmp_path / "shards")
     ends = [at + 1 for at, id_ in enumerate(ids) if id_ == tokenizer.special_tokens[EOT]]
@@ -59,7 +57,7 @@ def test_ids_do_not_depend_on_chunks_or_threads(
 ) -> None:
     path = tmp_path / "a.txt"
     path.write_text("x" + EOT.join(texts), newline="")
-    encoded = bpe_pipeline.encode_files(path, tokenizer, chunk_size=chunk_bytes, workers=threads)
+    encoded = bpe_pipeline.encode(path, tokenizer, chunk_size=chunk_bytes, workers=threads)
     assert encoded.ids.tolist() == expected(tokenizer, [path.read_bytes()])
 
 
@@ -74,7 +72,7 @@ def test_tokenizers_of_other_trainers(tmp_path: Path, name: str) -> None:
     path = write_lines(tmp_path / "a.jsonl", texts)
     warned = pytest.warns(UserWarning, match="the pattern runs on the regex package, slower")
     with warned if ours is REGEX else nullcontext():
-        encoded = bpe_pipeline.encode_files(path, ours, documents="offsets", workers=2, chunk_size=500)
+        encoded = bpe_pipeline.encode(path, ours, documents="offsets", workers=2, chunk_size=500)
     assert [row.tolist() for row in encoded] == [ours.encode(text) for text in texts]
 
 
@@ -107,7 +105,7 @@ def test_interruption_does_not_wait_for_chunks(tokenizer: bpe_pipeline.Tokenizer
 
 def test_result_is_a_sequence_of_documents(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", texts := ["one", "two two", "three"])
-    encoded = bpe_pipeline.encode_files(path, tokenizer, documents="offsets")
+    encoded = bpe_pipeline.encode(path, tokenizer, documents="offsets")
     assert [tokenizer.decode(row) for row in [*encoded, encoded[-1]]] == [*texts, "three"]
     assert [tokenizer.decode(row) for row in encoded[:2]] == texts[:2]
     with pytest.raises(IndexError):
@@ -124,29 +122,33 @@ def invalid(tmp_path: Path) -> Path:
 
 
 def test_altered_input_is_counted_or_an_error(tokenizer: bpe_pipeline.Tokenizer, invalid: Path) -> None:
-    assert bpe_pipeline.encode_files(invalid, tokenizer).losses["replacements"]["count"] == 1
+    assert bpe_pipeline.encode(invalid, tokenizer).losses["replacements"]["count"] == 1
     with pytest.raises(InputError, match="skipped or altered: 1 invalid UTF-8 sequence replaced"):
-        bpe_pipeline.encode_files(invalid, tokenizer, fail_on_loss=True)
+        bpe_pipeline.encode(invalid, tokenizer, fail_on_loss=True)
     with pytest.raises(InputError, match=r"invalid UTF-8 in .*a\.txt, byte 8; fix it and encode it again, or"):
-        bpe_pipeline.encode_files([invalid] * 3, tokenizer, workers=2, errors="strict")
+        bpe_pipeline.encode([invalid] * 3, tokenizer, workers=2, errors="strict")
 
 
-@pytest.mark.parametrize("option", ["output", "shard_size", "vocab_size", "ray"])
-def test_options_of_shards_mean_nothing(tokenizer: bpe_pipeline.Tokenizer, invalid: Path, option: str) -> None:
+@pytest.mark.parametrize(("option", "value"), [("shard_size", 300), ("shuffle", True), ("ray", "auto")])
+def test_options_of_shards_need_an_output(
+    tokenizer: bpe_pipeline.Tokenizer, invalid: Path, option: str, value: Any
+) -> None:
+    with pytest.raises(UsageError, match=f"option '{option}' is for shards: give output"):
+        bpe_pipeline.encode(invalid, tokenizer, **{option: value})
     with pytest.raises(UsageError, match="means nothing"):
-        bpe_pipeline.encode_files(invalid, tokenizer, **{option: 300})
+        bpe_pipeline.encode(invalid, tokenizer, vocab_size=300)
 
 
 def test_inputs_without_text_are_named(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "rowless.parquet")
     with pytest.raises(InputError, match=r"the corpus is empty: .*rowless\.parquet has no rows"):
-        bpe_pipeline.encode_files(tmp_path / "rowless.parquet", tokenizer)
+        bpe_pipeline.encode(tmp_path / "rowless.parquet", tokenizer)
     with pytest.raises(InputError, match=r"none\.txt does not exist"):
-        bpe_pipeline.encode_files(tmp_path / "none.txt", tokenizer)
+        bpe_pipeline.encode(tmp_path / "none.txt", tokenizer)
     with pytest.raises(UsageError, match="names of files"):
-        bpe_pipeline.encode_files("-", tokenizer)
+        bpe_pipeline.encode("-", tokenizer)
 
 
 def test_a_limit_below_the_tokenizer_is_refused(tokenizer: bpe_pipeline.Tokenizer, invalid: Path) -> None:
     with pytest.raises(UsageError, match="too small: encoding with a tokenizer of"):
-        bpe_pipeline.encode_files(invalid, tokenizer, memory_limit="80MiB")
+        bpe_pipeline.encode(invalid, tokenizer, memory_limit="80MiB")

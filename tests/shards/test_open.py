@@ -26,7 +26,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {name: home / name for name in ("npy", "bin", "megatron", "one.bin", "rows")}
     for name, output in made.items():
         options = {"rows": {"sequence_length": 16}, "one.bin": {}}.get(name, {"shard_format": name})
-        bpe_pipeline.encode_corpus(home / "a.txt", TOKENIZER, output, shard_size=700, workers=1, **options)
+        bpe_pipeline.encode(home / "a.txt", TOKENIZER, output, shard_size=700, workers=1, **options)
     return made
 
 
@@ -88,7 +88,7 @@ def test_unfit_windows_are_refused(sets: dict[str, Path], tokens: Any, options: 
 
 def test_weights_choose_among_sets(sets: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("x" * 900)
-    bpe_pipeline.encode_corpus(tmp_path / "b.txt", TOKENIZER, tmp_path / "b", workers=1)
+    bpe_pipeline.encode(tmp_path / "b.txt", TOKENIZER, tmp_path / "b", workers=1)
     both = bpe_pipeline.open_shards([sets["npy"], tmp_path / "b"], weights=[1, 3])
     assert len(both) == len(IDS) + 901
     assert both[len(IDS) - 2 : len(IDS) + 3].tolist() == [*IDS[-2:], *TOKENIZER.encode("xxx")]
@@ -118,7 +118,7 @@ def test_torch_loads_windows(sets: dict[str, Path]) -> None:
 
 def test_formats_with_readers_of_their_own_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
     text = sets["npy"].parent / "a.txt"
-    bpe_pipeline.encode_corpus(text, TOKENIZER, tmp_path / "rows", shard_format="parquet", workers=1)
+    bpe_pipeline.encode(text, TOKENIZER, tmp_path / "rows", shard_format="parquet", workers=1)
     with pytest.raises(
         InputError, match="of the format parquet, whose own reader reads it; open_shards maps npy, bin,"
     ):
@@ -128,7 +128,7 @@ def test_formats_with_readers_of_their_own_are_refused(sets: dict[str, Path], tm
 
 
 def test_a_shard_that_was_cut_is_refused(sets: dict[str, Path], tmp_path: Path) -> None:
-    bpe_pipeline.encode_corpus(sets["npy"].parent / "a.txt", TOKENIZER, tmp_path / "cut", workers=1)
+    bpe_pipeline.encode(sets["npy"].parent / "a.txt", TOKENIZER, tmp_path / "cut", workers=1)
     (tmp_path / "cut" / "shard-00000.npy").write_bytes(b"x" * 300)
     with pytest.raises(InputError, match="cannot be mapped"):
         bpe_pipeline.open_shards(tmp_path / "cut")[0]
@@ -136,7 +136,7 @@ def test_a_shard_that_was_cut_is_refused(sets: dict[str, Path], tmp_path: Path) 
 
 def test_sets_of_different_types_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
     many = bpe_pipeline.Tokenizer.from_merges([], [EOT, *(f"<{number}>" for number in range(1 << 16))])
-    bpe_pipeline.encode_corpus(sets["npy"].parent / "a.txt", many, tmp_path / "many", workers=1)
+    bpe_pipeline.encode(sets["npy"].parent / "a.txt", many, tmp_path / "many", workers=1)
     with pytest.raises(InputError, match="the sets have ids of different types: encode them with one tokenizer"):
         bpe_pipeline.open_shards([sets["npy"], tmp_path / "many"])
 
@@ -144,7 +144,7 @@ def test_sets_of_different_types_are_refused(sets: dict[str, Path], tmp_path: Pa
 def test_validation_is_a_set_of_its_own(sets: dict[str, Path], tmp_path: Path) -> None:
     text = sets["npy"].parent / "a.txt"
     for name in ("shards", "train.bin"):
-        encoded = bpe_pipeline.encode_corpus(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1)
+        encoded = bpe_pipeline.encode(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1)
         other = tmp_path / ("val.bin" if name == "train.bin" else "shards/validation")
         train, validation = bpe_pipeline.open_shards(tmp_path / name), bpe_pipeline.open_shards(other)
         assert len(train) + len(validation) == encoded.tokens == len(IDS)

@@ -68,7 +68,7 @@ def corpus(tmp_path: Path) -> Path:
 def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: Path) -> None:
     found = {}
     for name, seed in {"a": 1, "b": 1, "c": 2}.items():
-        bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / name, shuffle=True, seed=seed, chunk_size=4000)
+        bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / name, shuffle=True, seed=seed, chunk_size=4000)
         found[name] = documents(read_shards(tmp_path / name))
         assert Counter(found[name]) == Counter(TEXTS)
     assert found["a"] == found["b"] != found["c"]
@@ -80,41 +80,39 @@ def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: 
 
 
 def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, tmp_path: Path) -> None:
-    encoded = bpe_pipeline.encode_corpus(
-        corpus, TOKENIZER, tmp_path / "o", shuffle=True, seed=5, repeat=3, chunk_size=4000
-    )
+    encoded = bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "o", shuffle=True, seed=5, repeat=3, chunk_size=4000)
     found = documents(read_shards(tmp_path / "o"))
     epochs = [found[start : start + 300] for start in (0, 300, 600)]
     assert all(Counter(epoch) == Counter(TEXTS) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     assert encoded.documents == 900
-    bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "one", shuffle=True, seed=5)
+    bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "one", shuffle=True, seed=5)
     assert documents(read_shards(tmp_path / "one")) == epochs[0]
-    bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
+    bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
     assert documents(read_shards(tmp_path / "plain")) == TEXTS * 2
 
 
 def test_weights_are_of_inputs(tmp_path: Path) -> None:
     inputs = [write_lines(tmp_path / "one.jsonl", TEXTS[:100]), write_lines(tmp_path / "two.jsonl", TEXTS[100:])]
     for name, options in {"plain": {}, "shuffled": {"shuffle": True, "seed": 1}}.items():
-        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
+        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
         found = Counter(documents(read_shards(tmp_path / name)))
         assert all(found[text] in (2, 3) for text in TEXTS[:100])
         assert 20 < sum(found[text] == 3 for text in TEXTS[:100]) < 80
         assert all(found[text] in (0, 1) for text in TEXTS[100:])
         assert 25 < sum(found[text] for text in TEXTS[100:]) < 80
-    bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "seed", weights=["5/2", 0.25], seed=1)
+    bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "seed", weights=["5/2", 0.25], seed=1)
     assert read_shards(tmp_path / "seed") != read_shards(tmp_path / "plain")
     for seed in (0, 7):  # no choice depends on it
-        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "all", seed=seed)
-    bpe_pipeline.encode_corpus(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
+        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "all", seed=seed)
+    bpe_pipeline.encode(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
     assert documents(read_shards(tmp_path / "none")) == TEXTS[:100]
     with pytest.raises(UsageError, match="a document is written at most 1,000 times"):
-        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1001, 1])
+        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "x", weights=[1001, 1])
     with pytest.raises(UsageError, match="1 weight for 2 inputs"):
-        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "x", weights=[1])
+        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "x", weights=[1])
     with pytest.raises(RunDirectoryError, match="weight"):
-        bpe_pipeline.encode_corpus(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
+        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
 
 
 def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
@@ -122,7 +120,7 @@ def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     for number, count in enumerate((200, 300)):
         corpus = write_lines(tmp_path / f"{number}.jsonl", [*TEXTS[250:], *TEXTS[:count]])
         output = tmp_path / str(number)
-        bpe_pipeline.encode_corpus(corpus, TOKENIZER, output, val_fraction=0.2, shard_format="bin", chunk_size=3000)
+        bpe_pipeline.encode(corpus, TOKENIZER, output, val_fraction=0.2, shard_format="bin", chunk_size=3000)
         train, validation = splits(output)
         assert Counter(train + validation) == Counter([*TEXTS[250:], *TEXTS[:count]])
         assert not {*train} & {*validation}
@@ -135,7 +133,7 @@ def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
     sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in TEXTS}
     options = {"val_tokens": 5000, "shuffle": True, "seed": 1, "repeat": 2, "shard_format": "bin"}
     for chunk_size in (2000, 100_000):
-        bpe_pipeline.encode_corpus(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
+        bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
     assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
     train, validation = splits(tmp_path / "2000")
     assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
@@ -151,9 +149,7 @@ def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
 )
 def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=message):
-        bpe_pipeline.encode_corpus(
-            write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked
-        )
+        bpe_pipeline.encode(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
 
 
 PRE_TOKENS = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
@@ -200,5 +196,5 @@ def test_one_answer_for_any_chunks_and_memory(
                 patched.setattr("bpe_pipeline.shards.order._SMALL", 40)
                 patched.setattr("bpe_pipeline.shards.order._LARGE", 1 << 60)
                 patched.setattr("bpe_pipeline.shards.ids_in_order._IN_MEMORY", 10)
-            bpe_pipeline.encode_corpus(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
+            bpe_pipeline.encode(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
     assert everything(home / "0") == everything(home / "1")

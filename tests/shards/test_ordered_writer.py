@@ -97,7 +97,7 @@ def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
     small = options["shard_size"] < 100
     text = text_of(home / "a.txt", 7, words=8 if small else 150)
     options = {**options, **rows, "chunk_size": chunk_size // (10 if small else 1)}
-    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, **options)
+    encode = partial(bpe_pipeline.encode, text, tokenizer, **options)
     whole, output = encode(home / "whole", workers=1), home / "stopped"
     for at in data.draw(st.lists(st.integers(0, 12), min_size=1, max_size=3), "entries"):
         with pytest.MonkeyPatch.context() as patched:
@@ -114,7 +114,7 @@ def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
 @pytest.mark.usefixtures("small_blocks")
 def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, name: str) -> None:
     text = text_of(tmp_path / "a.txt", 30)
-    result = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
+    result = bpe_pipeline.encode(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
     wanted = expected(tokenizer, [text.read_bytes()])
     if name == "shards":
         assert read_shards(tmp_path / name) == wanted
@@ -132,7 +132,7 @@ def test_directories_are_synced_for_entries_of_the_journal_not_for_shards(
 ) -> None:
     text, flush, synced = text_of(tmp_path / "a.txt", 4, words=30), system.flush, list[Path]()
     monkeypatch.setattr(system, "flush", lambda path: synced.append(path) or flush(path))
-    result = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / "out", shard_size=5, chunk_size=200, workers=1)
+    result = bpe_pipeline.encode(text, tokenizer, tmp_path / "out", shard_size=5, chunk_size=200, workers=1)
     assert len(result.shards) > 50
     assert synced.count(tmp_path / "out") < 15
 
@@ -142,7 +142,7 @@ def stopped(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, request: pytest.F
     """What encodes a text into shards; it was stopped once, when two shards were finished and a third one begun."""
     request.getfixturevalue("small_blocks")
     text, output = text_of(tmp_path / "a.txt", 9), tmp_path / "out"
-    encode = partial(bpe_pipeline.encode_corpus, text, tokenizer, output, shard_size=900, chunk_size=700, workers=1)
+    encode = partial(bpe_pipeline.encode, text, tokenizer, output, shard_size=900, chunk_size=700, workers=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Journal, "add", stopping(14, after=True))
         with pytest.raises(Stopped):
@@ -213,6 +213,6 @@ def test_shards_that_are_still_being_finished_when_the_rest_fills_no_row_are_the
     ids = expected(tokenizer, [text.read_bytes()])
     for row in (size for size in range(2, 9) if len(ids) % size):
         options = {"sequence_length": row, "shard_size": row, "chunk_size": 100, "workers": 1}
-        encoded = bpe_pipeline.encode_corpus(text, tokenizer, tmp_path / str(row), **options)
+        encoded = bpe_pipeline.encode(text, tokenizer, tmp_path / str(row), **options)
         assert encoded.tokens == len(ids) - len(ids) % row
         assert sum(shard.dropped or 0 for shard in encoded.shards) == len(ids) % row

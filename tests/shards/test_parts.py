@@ -41,16 +41,16 @@ def tokenizer(request: pytest.FixtureRequest, corpus: list[Path], tmp_path_facto
 def test_parts_leave_what_one_process_writes(corpus: list[Path], tokenizer: Path, tmp_path: Path, options) -> None:
     choose = random.Random(str(options))
     encode = {"chunk_size": 2000, "workers": 1, **options}
-    one = bpe_pipeline.encode_corpus(corpus, tokenizer, tmp_path / "one", **encode)
+    one = bpe_pipeline.encode(corpus, tokenizer, tmp_path / "one", **encode)
     output = tmp_path / "parts"
     for count in choose.sample(range(1, 7), 2):
         for number in choose.sample(range(1, count + 1), max(1, count // 2)):
-            held = bpe_pipeline.encode_corpus(corpus, tokenizer, output, part=f"{number}/{count}", **encode)
+            held = bpe_pipeline.encode(corpus, tokenizer, output, part=f"{number}/{count}", **encode)
             assert (held.shards, held.tokens > 0) == ((), True)
     assert "parts" in bpe_pipeline.info(output)
     kept = {path: path.stat().st_mtime_ns for path in (output / "parts").glob("*.ids")}
     assert kept
-    assert bpe_pipeline.encode_corpus(corpus, tokenizer, output, **encode) == one
+    assert bpe_pipeline.encode(corpus, tokenizer, output, **encode) == one
     assert files_in(output) == files_in(tmp_path / "one")
     done = run("encode", *corpus, "--tokenizer", tokenizer, "--output", output, "--part", "1/2", *_words(encode))
     assert "all of its" not in done.stdout
@@ -91,9 +91,9 @@ def test_parts_of_chat_data_leave_what_one_process_writes(tmp_path: Path) -> Non
 
 def test_what_parts_cannot_encode_is_refused(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"--part: .*train\.bin is one file, which one process writes"):
-        bpe_pipeline.encode_corpus(corpus, tokenizer, tmp_path / "train.bin", part="1/2")
-    bpe_pipeline.encode_corpus(corpus, tokenizer, tmp_path / "out", part="1/2", workers=1)
+        bpe_pipeline.encode(corpus, tokenizer, tmp_path / "train.bin", part="1/2")
+    bpe_pipeline.encode(corpus, tokenizer, tmp_path / "out", part="1/2", workers=1)
     with pytest.raises(RunDirectoryError, match="encoding was done without --sequence-length, not with 64"):
-        bpe_pipeline.encode_corpus(corpus, tokenizer, tmp_path / "out", part="2/2", workers=1, sequence_length=64)
+        bpe_pipeline.encode(corpus, tokenizer, tmp_path / "out", part="2/2", workers=1, sequence_length=64)
     words = ["encode", *corpus, "--tokenizer", tokenizer, "--output", tmp_path / "out"]
     assert "--part with --overwrite" in refused(run(*words, "--part", "1/2", "--overwrite"), 2)

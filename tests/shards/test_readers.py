@@ -47,7 +47,7 @@ def rows(tokenizer: bpe_pipeline.Tokenizer, texts: list[str]) -> list[list[int]]
 @pytest.fixture
 def encode(tokenizer: bpe_pipeline.Tokenizer, corpus: Path, tmp_path: Path) -> Any:
     """Return what encodes the corpus to the directory `set`, in several shards."""
-    return partial(bpe_pipeline.encode_corpus, corpus, tokenizer, tmp_path / "set", shard_size=9000, workers=2)
+    return partial(bpe_pipeline.encode, corpus, tokenizer, tmp_path / "set", shard_size=9000, workers=2)
 
 
 def test_datasets_reads_arrow(encode: Any, rows: list[list[int]], tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_datasets_reads_parquet_and_numpy_reads_blocks(
     blocks = [ids[start : start + 128] for start in range(0, len(ids) // 128 * 128, 128)]
     dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
     for name in ("train.npy", "train.bin", "train.parquet"):
-        bpe_pipeline.encode_corpus(corpus, tokenizer, tmp_path / name, sequence_length=128, workers=1)
+        bpe_pipeline.encode(corpus, tokenizer, tmp_path / name, sequence_length=128, workers=1)
     assert numpy.load(tmp_path / "train.npy", mmap_mode="r").tolist() == blocks
     assert numpy.memmap(tmp_path / "train.bin", dtype=dtype, mode="r").reshape(-1, 128).tolist() == blocks
     datasets, files = pytest.importorskip("datasets", reason=MISSING), str(tmp_path / "train.parquet")

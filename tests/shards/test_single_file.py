@@ -31,11 +31,11 @@ def names(home: Path) -> list[str]:
 @pytest.mark.parametrize("extension", ["bin", "npy", "parquet"])
 def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> None:
     file = (home := tmp_path / "home") / f"train.{extension}"
-    encoded = bpe_pipeline.encode_corpus(text, TOKENIZER, file, shard_size=100, chunk_size=2000)
+    encoded = bpe_pipeline.encode(text, TOKENIZER, file, shard_size=100, chunk_size=2000)
     assert encoded.format == extension
     assert [shard.name for shard in encoded.shards] == [file.name]
     assert names(home) == [file.name, f"{file.name}.json"]
-    assert b"".join(bpe_pipeline.decode_shards(file, TOKENIZER)) == text.read_bytes() + EOT.encode()
+    assert b"".join(bpe_pipeline.decode(file, TOKENIZER)) == text.read_bytes() + EOT.encode()
     if extension == "bin":
         assert memoryview(file.read_bytes()).cast("H").tolist() == expected(TOKENIZER, [text.read_bytes()])
 
@@ -44,10 +44,10 @@ def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -
     home = tmp_path / "home"
     for stem, other in {"train": "val", "corpus": "corpus.val"}.items():
         file = home / f"{stem}.bin"
-        bpe_pipeline.encode_corpus(text, TOKENIZER, file, shuffle=True, val_fraction=0.3, documents="offsets")
+        bpe_pipeline.encode(text, TOKENIZER, file, shuffle=True, val_fraction=0.3, documents="offsets")
         both = [f"{name}{extension}" for name in (stem, other) for extension in (".bin", ".documents.npy")]
         assert names(home) == sorted([*both, f"{file.name}.json"])
-        texts = [b"".join(bpe_pipeline.decode_shards(home / one, TOKENIZER)).decode() for one in both[::2]]
+        texts = [b"".join(bpe_pipeline.decode(home / one, TOKENIZER)).decode() for one in both[::2]]
         assert sorted("".join(texts).split(EOT)) == sorted((text.read_bytes().decode() + EOT).split(EOT))
         assert all(len(one) > 100 for one in texts)
         for path in home.iterdir():
@@ -56,13 +56,13 @@ def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -
 
 def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
-    bpe_pipeline.encode_corpus(text, TOKENIZER, file)
+    bpe_pipeline.encode(text, TOKENIZER, file)
     before, written = file.read_bytes(), file.stat().st_mtime_ns
-    bpe_pipeline.encode_corpus(text, TOKENIZER, file)
+    bpe_pipeline.encode(text, TOKENIZER, file)
     assert file.stat().st_mtime_ns == written
     file.write_bytes(before[:-2] + b"xx")
     with pytest.warns(UserWarning, match=r"train\.bin is missing, or not what was written"):
-        bpe_pipeline.encode_corpus(text, TOKENIZER, file)
+        bpe_pipeline.encode(text, TOKENIZER, file)
     assert file.read_bytes() == before
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
@@ -71,7 +71,7 @@ def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{}, {"val_fraction": 0.5, "documents": "offsets"}], ids=["train", "validation"])
 def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path: Path, options, step: str) -> None:
     home = tmp_path / "home"
-    encode = partial(bpe_pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", workers=1, **options)
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin", workers=1, **options)
     whole, before = encode(), everything(home)
     for path in home.iterdir():
         path.unlink()
@@ -90,7 +90,7 @@ def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path
 @pytest.mark.parametrize("again", [{}, {"overwrite": True, "documents": "offsets"}], ids=["same", "overwritten"])
 def test_only_a_hidden_name_is_there_until_the_file_is_complete(text: Path, tmp_path: Path, order, again) -> None:
     home = tmp_path / "home"
-    encode = partial(bpe_pipeline.encode_corpus, text, TOKENIZER, home / "train.bin", chunk_size=1000, **order)
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin", chunk_size=1000, **order)
     with pytest.MonkeyPatch.context() as patched:
         for module in ("encode", "encode_in_order"):
             patched.setattr(f"bpe_pipeline.shards.{module}.named_shards", Mock(side_effect=KeyboardInterrupt))
@@ -107,7 +107,7 @@ def test_files_that_are_made_in_one_directory_at_once_do_not_see_each_other(
     """Also where one name starts as another does."""
     (home := tmp_path / "home").mkdir()
     files = ["train.bin", "train.bin.bin", ".train.bin", "train.npy"]
-    encode, publish = partial(bpe_pipeline.encode_corpus, text, TOKENIZER), encode_in_order.named_shards
+    encode, publish = partial(bpe_pipeline.encode, text, TOKENIZER), encode_in_order.named_shards
     left = iter(files[1:])
 
     def publish_after_the_others(*own: Any) -> Any:
@@ -125,9 +125,9 @@ def test_a_file_of_something_else_is_replaced_only_when_asked(text: Path, tmp_pa
     file = tmp_path / "train.bin"
     file.write_bytes(b"somebody's")
     with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of something else.*--overwrite"):
-        bpe_pipeline.encode_corpus(text, TOKENIZER, file)
+        bpe_pipeline.encode(text, TOKENIZER, file)
     assert names(tmp_path) == ["a.txt", "train.bin"]
-    bpe_pipeline.encode_corpus(text, TOKENIZER, file, overwrite=True)
+    bpe_pipeline.encode(text, TOKENIZER, file, overwrite=True)
     assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
 
 
@@ -136,7 +136,7 @@ def test_overwriting_leaves_no_file_of_the_one_before(text: Path, tmp_path: Path
     """Whose validation would be trained on; what a damaged manifest lists cannot be trusted."""
     (home := tmp_path / "home").mkdir()
     (home / "mine.bin").write_bytes(b"somebody's")
-    encode = partial(bpe_pipeline.encode_corpus, text, TOKENIZER, home / "train.bin")
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin")
     encode(shuffle=True, val_fraction=0.3, documents="offsets")
     if is_damaged:
         (home / "train.bin.json").write_text("{}")
@@ -149,20 +149,20 @@ def test_a_file_of_other_options_or_another_corpus_is_refused(text: Path, tmp_pa
     (home := tmp_path / "home").mkdir()
     file, other = home / "train.bin", tmp_path / "b.txt"
     other.write_text("another corpus")
-    bpe_pipeline.encode_corpus(text, TOKENIZER, file)
+    bpe_pipeline.encode(text, TOKENIZER, file)
     with pytest.raises(RunDirectoryError, match=r"bin holds another run: .* without --val-fraction, not with 0\.1"):
-        bpe_pipeline.encode_corpus(text, TOKENIZER, file, val_fraction=0.1)
+        bpe_pipeline.encode(text, TOKENIZER, file, val_fraction=0.1)
     with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of another corpus.*--overwrite"):
-        bpe_pipeline.encode_corpus(other, TOKENIZER, file)
+        bpe_pipeline.encode(other, TOKENIZER, file)
     assert names(home) == ["train.bin", "train.bin.json"]
 
 
 def test_a_damaged_manifest_of_a_file_is_refused(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "train.bin"
-    bpe_pipeline.encode_corpus(text, TOKENIZER, file)
+    bpe_pipeline.encode(text, TOKENIZER, file)
     (tmp_path / "train.bin.json").write_text("{}")
     with pytest.raises(InputError, match="cannot be read"):
-        next(bpe_pipeline.decode_shards(file, TOKENIZER))
+        next(bpe_pipeline.decode(file, TOKENIZER))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_a_damaged_manifest_of_a_file_is_refused(text: Path, tmp_path: Path) -> 
 )
 def test_options_that_the_format_of_the_file_cannot_keep_are_refused(text: Path, tmp_path: Path, options, reason):
     with pytest.raises(UsageError, match=reason):
-        bpe_pipeline.encode_corpus(text, TOKENIZER, tmp_path / "train.bin", **options)
+        bpe_pipeline.encode(text, TOKENIZER, tmp_path / "train.bin", **options)
     assert names(tmp_path) == ["a.txt"]
 
 

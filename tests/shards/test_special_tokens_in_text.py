@@ -52,7 +52,7 @@ def test_special_tokens_are_text_in_any_chunks(
     documents = documents_of(texts, path)
     if not documents:
         return
-    encoded = bpe_pipeline.encode_files(
+    encoded = bpe_pipeline.encode(
         path, tokenizer, special_tokens_in_text="text", chunk_size=chunk_size, workers=2, input_format="auto"
     )
     expected = [[*tokenizer.encode_ordinary(text), end] for text in documents]
@@ -65,7 +65,7 @@ def test_files_of_different_formats_share_a_chunk(tokenizer: bpe_pipeline.Tokeni
     texts = [f"a{EOT}b{IM}", "c"]
     for name in ("1.txt", "2.jsonl", "3.txt", "4.parquet"):
         write(texts, tmp_path / name)
-    bpe_pipeline.encode_corpus(tmp_path, tokenizer, tmp_path / "shards", special_tokens_in_text="text", workers=1)
+    bpe_pipeline.encode(tmp_path, tokenizer, tmp_path / "shards", special_tokens_in_text="text", workers=1)
     end = tokenizer.special_tokens[EOT]
     documents = [["a", f"b{IM}", "c"], texts] * 2
     assert read_shards(tmp_path / "shards") == [
@@ -98,13 +98,13 @@ def test_refused_special_token_is_named_with_its_location(
 ) -> None:
     path = write(["x" * 1000, "y" * 985, f"z{IM}"], tmp_path / name)
     with pytest.raises(InputError, match=rf"{location}: the text contains the special token '<\|im\|>'"):
-        bpe_pipeline.encode_files(path, tokenizer, special_tokens_in_text="refuse", chunk_size=100)
+        bpe_pipeline.encode(path, tokenizer, special_tokens_in_text="refuse", chunk_size=100)
 
 
 def test_separator_in_a_record_is_refused_and_in_a_text_file_is_not(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path
 ) -> None:
     options = {"special_tokens_in_text": "refuse"}
-    assert len(bpe_pipeline.encode_files(write(["a", "b"], tmp_path / "a.txt"), tokenizer, **options)) == 2
+    assert len(bpe_pipeline.encode(write(["a", "b"], tmp_path / "a.txt"), tokenizer, **options)) == 2
     with pytest.raises(InputError, match=r"byte 0: the text contains the special token '<\|endoftext"):
-        bpe_pipeline.encode_files(write([f"a{EOT}b"], tmp_path / "a.jsonl"), tokenizer, **options)
+        bpe_pipeline.encode(write([f"a{EOT}b"], tmp_path / "a.jsonl"), tokenizer, **options)

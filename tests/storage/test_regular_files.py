@@ -36,7 +36,7 @@ def test_outputs_are_regular_files(tmp_path: Path, monkeypatch, make: Callable[[
     link.symlink_to(where)
     before = where.lstat()
     counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "run")
-    bpe_pipeline.merge_run(counted, vocab_size=258)
+    bpe_pipeline.merge(counted, vocab_size=258)
     for path in (where, link):
         for overwrite in (False, True):
             with pytest.raises(RunDirectoryError, match="is not a regular file"):

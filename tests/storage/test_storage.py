@@ -179,9 +179,9 @@ def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(tmp_path: Pa
 
     monkeypatch.setattr(Remote, "_info", Mock(side_effect=RemoteError(5, "no answer", str(run))))
     for ask in (
-        *(bpe_pipeline.verify_run, tokenizer_home, bpe_pipeline.Tokenizer.load),
+        *(bpe_pipeline.verify, tokenizer_home, bpe_pipeline.Tokenizer.load),
         lambda _: manifest.store_merging(stored, make_options(TrainOptions, {"vocab_size": 258})),
-        lambda _: bpe_pipeline.merge_run(run, vocab_size=257),
+        lambda _: bpe_pipeline.merge(run, vocab_size=257),
     ):
         with pytest.raises(PipelineError, match=r"no answer") as caught:
             ask(run)

@@ -3,7 +3,9 @@ tests/support/interface.py`."""
 
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import bpe_pipeline
@@ -18,7 +20,7 @@ _HEAD = '''"""The public names, for editors and type checkers; sizes are numbers
 _PATH = "str | PathLike[str] | Remote"
 _STANDARD = {
     **dict.fromkeys(("Iterable", "Iterator", "Mapping", "Sequence"), "collections.abc"),
-    **dict.fromkeys(("Any", "Literal"), "typing"),
+    **dict.fromkeys(("Any", "Literal", "overload"), "typing"),
     "AnyPath": "bpe_pipeline.run.keywords",
     "Path": "pathlib",
     "PathLike": "os",
@@ -57,7 +59,21 @@ def _function(name: str, function: Any, imports: dict[str, str]) -> str:
     for key, record in more.items():
         parts.append(f"{key}: {_text(keyword_type(record))} = ...")
         parts += [f"no_{key}: bool = ..."] if record.without else []
-    return f"def {name}(\n    " + ",\n    ".join(parts) + f",\n) -> {_text(hints['return'])}: ..."
+    return "\n".join(_overloads(name, parts, hints["return"]))
+
+
+def _overloads(name: str, parts: list[str], returned: Any) -> Iterator[str]:
+    """Yield the declaration; of a function that returns one thing with an output and another without it, one each."""
+    kinds, output = get_args(returned), [part for part in parts if part.startswith("output:")]
+    if not isinstance(returned, UnionType) or Path in kinds:
+        yield _declaration(name, parts, returned)
+        return
+    for one, kind in (("output: AnyPath", kinds[0]), ("output: None = ...", kinds[1])):
+        yield "@overload\n" + _declaration(name, [one if part in output else part for part in parts], kind)
+
+
+def _declaration(name: str, parts: list[str], returned: Any) -> str:
+    return f"def {name}(\n    " + ",\n    ".join(parts) + f",\n) -> {_text(returned)}: ..."
 
 
 def source() -> str:

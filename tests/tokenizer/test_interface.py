@@ -76,7 +76,7 @@ def test_repr_len_call_in_and_equality(run: Path) -> None:
     ours.encode("low"), ours.vocab, ours.merges, ours.get_vocab()  # what is cached changes nothing
     assert (ours, hash(ours)) == (other, hash(other))
     assert ours not in (Tokenizer(run / "tokenizer-265"), "a text")
-    assert bpe_pipeline.merge_run(run, chat_template="chatml")[270] == ours
+    assert bpe_pipeline.merge(run, chat_template="chatml")[270] == ours
 
 
 def test_tokens_have_the_letters_of_hugging_face(run: Path) -> None:
@@ -117,14 +117,14 @@ def test_keywords_of_transformers_are_accepted(run: Path) -> None:
 
 def test_swapped_arguments_are_refused_with_the_right_order(run: Path, tmp_path: Path) -> None:
     ours, corpus = Tokenizer(run), run.parent / "a.txt"
-    with pytest.raises(UsageError, match=r"order is encode_files\(inputs, tokenizer\)"):
-        bpe_pipeline.encode_files(ours, corpus)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"order is encode_corpus\(inputs, tokenizer, output\)"):
-        bpe_pipeline.encode_corpus(ours, corpus, tmp_path / "out")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"order is encode\(inputs, tokenizer, output\)"):
+        bpe_pipeline.encode(ours, corpus)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"order is encode\(inputs, tokenizer, output\)"):
+        bpe_pipeline.encode(ours, corpus, tmp_path / "out")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"run is a tokenizer, and .*a\.txt is none: inputs come before it"):
-        bpe_pipeline.encode_files(run, corpus)
+        bpe_pipeline.encode(run, corpus)
     with pytest.raises(UsageError, match="inputs come before it"):
-        bpe_pipeline.encode_corpus(run, corpus, tmp_path / "out")
+        bpe_pipeline.encode(run, corpus, tmp_path / "out")
 
 
 PATTERNS: dict[str, CompiledPattern] = {
@@ -175,9 +175,7 @@ def test_copies_are_equal_and_encode_alike(pattern: str) -> None:
 def test_encoded_files_are_copied(tmp_path: Path) -> None:
     for name, last in (("a.txt", "lower"), ("b.txt", "lowest")):
         (tmp_path / name).write_text(f"low<|endoftext|>{last}")
-    encoded, longer = (
-        bpe_pipeline.encode_files(tmp_path / f"{name}.txt", tokenizer("gpt2"), workers=1) for name in "ab"
-    )
+    encoded, longer = (bpe_pipeline.encode(tmp_path / f"{name}.txt", tokenizer("gpt2"), workers=1) for name in "ab")
     for other in copies(encoded):
         assert [document.tolist() for document in other] == [document.tolist() for document in encoded]
     assert encoded not in (longer, [list(document) for document in encoded])

@@ -69,7 +69,7 @@ def test_bos_survives_saving_and_checking(trained: Path, tmp_path: Path) -> None
     checked = run("export", trained, "--output", tmp_path / "e", "--check")
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout.count("the same ids") >= 3
-    assert "as the merge list gives them" in bpe_pipeline.verify_run(trained)["tokenizer"]
+    assert "as the merge list gives them" in bpe_pipeline.verify(trained)["tokenizer"]
 
 
 def test_export_keeps_the_settings_of_others(tmp_path: Path) -> None:
@@ -96,9 +96,7 @@ def test_each_document_of_files_starts_with_bos(trained: Path, tmp_path: Path, d
     end = [ours.special_tokens[EOT]] if documents == "separator" else []
     expected = [[*(ours.encode(text) if text else []), *end] for text in texts + filled]
     for size in ("1KiB", "61", "64MiB"):
-        found = bpe_pipeline.encode_files(
-            tmp_path, ours, chunk_size=size, documents=documents, errors=errors, workers=1
-        )
+        found = bpe_pipeline.encode(tmp_path, ours, chunk_size=size, documents=documents, errors=errors, workers=1)
         assert [list(document) for document in found] == expected, size
 
 
@@ -125,10 +123,10 @@ def test_chat_template_leaves_the_end_of_documents_alone(train: Train, tmp_path:
     assert ours.model.eos_token == ours.model.separator == AutoTokenizer.from_pretrained(home).eos_token == EOT
     generation = GenerationConfig.from_pretrained(home)
     assert generation.eos_token_id == [ours.special_tokens[EOT], ours.special_tokens["<|im_end|>"]]
-    encoded = bpe_pipeline.encode_files(tmp_path / "a.txt", ours)
+    encoded = bpe_pipeline.encode(tmp_path / "a.txt", ours)
     assert len(encoded) == 27
     assert {document[-1] for document in encoded} == {ours.special_tokens[EOT]}
-    assert "generation_config.json" in bpe_pipeline.verify_run(tmp_path / "run")["tokenizer"]
+    assert "generation_config.json" in bpe_pipeline.verify(tmp_path / "run")["tokenizer"]
     assert run("merge", tmp_path / "run").returncode == 0  # without a template nothing ends a turn
     assert not (home / "generation_config.json").exists()
 
@@ -176,15 +174,15 @@ def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> N
     ours = Tokenizer.from_merges([], [EOT, "<|im_end|>", "<doc>"])
     (tmp_path / "a.txt").write_text("low<doc>" * 231 + "low")
     with pytest.warns(UserWarning, match=r"'<doc>' occurs 231 times in the text, but '<\|endoftext\|>' is the separ"):
-        assert len(bpe_pipeline.encode_files(tmp_path / "a.txt", ours, workers=1)) == 1
+        assert len(bpe_pipeline.encode(tmp_path / "a.txt", ours, workers=1)) == 1
     with pytest.warns(UserWarning, match="ended 1 document: name"):
-        bpe_pipeline.encode_corpus(tmp_path / "a.txt", ours, tmp_path / "shards", workers=1)
+        bpe_pipeline.encode(tmp_path / "a.txt", ours, tmp_path / "shards", workers=1)
     (tmp_path / "b.txt").write_text(f"low{EOT}" * 5 + "low")
     with pytest.warns(UserWarning, match=r"'<\|endoftext\|>' occurs 5 times"):
-        bpe_pipeline.encode_files(tmp_path / "b.txt", ours, separator="<|im_end|>", workers=1)
+        bpe_pipeline.encode(tmp_path / "b.txt", ours, separator="<|im_end|>", workers=1)
     (tmp_path / "c.txt").write_text(f"low<|im_end|>low<|im_end|>{EOT}" * 5)  # dialogs, each a document
     with pytest.warns(UserWarning, match=r"'<\|im_end\|>' 10 times; --special-tokens-in-text") as warned:
-        assert len(bpe_pipeline.encode_files(tmp_path / "c.txt", ours, workers=1)) == 5
+        assert len(bpe_pipeline.encode(tmp_path / "c.txt", ours, workers=1)) == 5
     assert len(warned) == 1
 
 
@@ -217,7 +215,7 @@ def test_ids_that_exist_change_only_with_overwrite(before, command, said, specia
     assert said in found.stdout + found.stderr
     assert found.returncode == 0 if special else refused(found, found.returncode)
     assert Tokenizer.load(tmp_path / "run").special_tokens == (special or stored)
-    bpe_pipeline.verify_run(tmp_path / "run")
+    bpe_pipeline.verify(tmp_path / "run")
 
 
 @pytest.fixture
@@ -246,7 +244,7 @@ def test_roles_changed_from_within_the_directory_are_those_of_the_run_and_its_ca
     found = run_here("export", named, *eos, cwd=home)
     assert "the model card was of other special tokens and is removed; bpe-pipeline report . " in found.stderr
     assert not (home / "README.md").exists()
-    assert "edited" not in bpe_pipeline.verify_run(chatty)["tokenizer"]
+    assert "edited" not in bpe_pipeline.verify(chatty)["tokenizer"]
     (home / "README.md").write_text("my own")
     assert "model card" not in run_here("export", named, "--eos-token", EOT, cwd=home).stderr
     assert (home / "README.md").read_text() == "my own"
@@ -269,7 +267,7 @@ def test_a_special_token_that_is_an_ordinary_token_leaves_nothing(command, train
     else:
         found = train("--pattern", "none", *options, text="<low>" * 27)
     assert "the special token '<low>': an ordinary token has the same name" in refused(found, 1)
-    assert ("none" in bpe_pipeline.verify_run(tmp_path / "run")["tokenizer"]) == (name == "train")
+    assert ("none" in bpe_pipeline.verify(tmp_path / "run")["tokenizer"]) == (name == "train")
     assert run_here("merge", tmp_path / "run").returncode == 0
     assert "<low>" not in Tokenizer.load(tmp_path / "run").special_tokens
-    bpe_pipeline.verify_run(tmp_path / "run")
+    bpe_pipeline.verify(tmp_path / "run")

@@ -63,7 +63,7 @@ def test_logits_of_a_document_in_a_row_are_those_of_the_document_alone(tmp_path:
     (tmp_path / "a.txt").write_text("<|endoftext|>".join(documents))
     tokenizer = bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=400)
     rows = {"shard_format": "parquet", "sequence_length": 128, "pack": "best-fit"}
-    bpe_pipeline.encode_corpus(tmp_path / "a.txt", tokenizer, tmp_path / "rows", **rows)
+    bpe_pipeline.encode(tmp_path / "a.txt", tokenizer, tmp_path / "rows", **rows)
     [collate] = re.findall(r"^def collate.*?^    return .*?$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "script.py").write_text(SCRIPT.format(collate=collate))
     shard = tmp_path / "rows" / "shard-00000.parquet"

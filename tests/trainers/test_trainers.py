@@ -19,6 +19,7 @@ import pytest
 from command import run, succeeded
 
 import bpe_pipeline
+from bpe_pipeline import compat
 
 pytestmark = pytest.mark.slow
 PYTHON = os.environ.get("BPE_PIPELINE_TRAINERS", sys.executable)
@@ -194,7 +195,7 @@ def test_rows_at_random_are_aligned_alike(home: Path) -> None:
     (home / "align.json").write_text(json.dumps(jobs))
     _python(SCRIPTS, "aligned", home / "align.json")
     for (entry, row), (messages, system) in zip(jobs, json.loads((home / "align.json").read_text()), strict=True):
-        ours = bpe_pipeline.align_chat(row, **entry)
+        ours = compat.align_chat(row, **entry)
         assert ours["messages"] == messages, (entry, row)
         assert not messages or ours["system"] == system, (entry, row)
 

@@ -33,12 +33,17 @@ _SECTION = re.compile(r"^(?:Returns|Yields|Raises):$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Session:
-    """What a command carries out. options: the value that it takes; given: those of them that are not defaults."""
+    """What a command carries out.
+
+    options: the value that it takes; given: those of them that are not defaults. in_python: whether a program called
+    the function.
+    """
 
     options: Any
     given: Mapping[str, Any]
     executor: Any = None
     listener: Any = None
+    in_python: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class Command:
             given = self.settled(given, self.takes)
         options = make_options(self.takes, given, spell)
         with for_python(progress) as listener, self.executor(options) as executor:
-            done = self.story(Session(options, of_options(given, self.takes), executor, listener))
+            done = self.story(Session(options, of_options(given, self.takes), executor, listener, in_python=True))
         if failure := getattr(done, "failure", ""):
             raise ExportRefusedError(failure)
         convert = self._returned

@@ -37,11 +37,6 @@ from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 _NO_TEXTS = {"records_without_field", "records_not_text"}
 
 
-def corpus_of(summary: EncodingSummary) -> EncodedCorpus:
-    """Return what was encoded."""
-    return summary.corpus
-
-
 def encode_with(
     tokenizer: Tokenizer | Location, options: EncodeOptions, executor: Executor, listener: Listener
 ) -> EncodingSummary:

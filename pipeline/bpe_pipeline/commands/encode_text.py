@@ -12,7 +12,7 @@ from typing import Any
 from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run.extensions import maker_of
-from bpe_pipeline.shards.decode import decode_shards, shards_of
+from bpe_pipeline.shards.decode import decode, shards_of
 from bpe_pipeline.storage import Location, parse_location
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -81,13 +81,13 @@ def decode_ids(tokenizer_path: Location, words: Sequence[str]) -> bytes:
 def texts_of_shards(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator[bytes]:
     """Return the text of shards."""
     tokenizer = Tokenizer.load(tokenizer_path)
-    return (text for path in paths for text in decode_shards(path, tokenizer))
+    return (text for path in paths for text in decode(path, tokenizer))
 
 
 def marked_rows(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator[bytes]:
     """Return the rows of shards as the extension that made them shows them, numbered.
 
-    Raises `InputError` as `decode_shards` does, and `UsageError` for shards without labels.
+    Raises `InputError` as `decode` does, and `UsageError` for shards without labels.
     """
     tokenizer = Tokenizer.load(tokenizer_path)
     texts: list[Iterator[bytes]] = []

@@ -49,7 +49,7 @@ def train_on(
         if not options.overwrite and manifest.load(directory.location) is not None:
             raise RunDirectoryError(
                 f"{directory} holds a run, and an iterator cannot be read again to see whether it is the same: "
-                "continue with merge_run, choose another output, or start again with overwrite=True"
+                "continue with merge, choose another output, or start again with overwrite=True"
             )
 
         def read(run: Run, part_path: PartPath) -> Parts:

@@ -28,8 +28,8 @@ class Extension:
 
     directories: of the manifest of a directory that it makes, or of what shards of it store as `made_by` -> an object
     with `info` and `report`; with `verify` unless they are shards, which have `marked_rows` for `decode --mask`.
-    commands: imports the declarations of its commands, in the order of the help. functions: public names of `pipeline`
-    -> what imports the function, or its declaration.
+    commands: imports the declarations of its commands, in the order of the help. functions: public names of
+    `bpe_pipeline` -> what imports the function, or its declaration; `compat.NAME` is one of `bpe_pipeline.compat`.
     choosers: of the kind of a run's source -> the class that says how such a run's merges are chosen.
     report_section: returns what it adds to the report of merges, from the executor, the run and the merges; None:
     nothing. It is asked for every run, and should import nothing before it knows that the run is its own.

@@ -311,7 +311,7 @@ class TrainOptions(CountOptions, MergeOptions):
 
 
 class EncodeFilesOptions(TextOptions):
-    """Of `encode_files`."""
+    """What text becomes which ids."""
 
     documents: str = _shards("encode", "separator", read.parse_one_of("separator", "offsets"),
         "mark the end of a document by the separator after it, or by offsets in a file", "NAME", advanced=True)

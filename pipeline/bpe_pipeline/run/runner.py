@@ -248,7 +248,7 @@ def opened(
 ) -> Iterator[tuple[Runner, Directory]]:
     """Work in the options' directory, or a new one, alone or as a part; an interruption says what resumes.
 
-    If the command cannot be resumed, `merge_run` continues after it.
+    If the command cannot be resumed, `merge` continues after it.
     """
     part = _part_of(options)
     broker = broker or Broker.of(options.memory_limit)
@@ -268,7 +268,7 @@ def opened(
             raise KeyboardInterrupt("interrupted; nothing was changed: start again") from None
         where = f" with --output {directory}" if options.output is None else ""
         without = ", without --overwrite," if options.overwrite else ""
-        again = f"the same command{where}{without}" if resumable else f"merge_run of {directory}"
+        again = f"the same command{where}{without}" if resumable else f"merge of {directory}"
         shown = f" ({kept})" if kept else ""
         raise KeyboardInterrupt(f"interrupted; what is finished is kept{shown}: {again} resumes") from None
 

@@ -15,18 +15,18 @@ from bpe_pipeline.tokenizer.decode import tokens_of
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
 
-def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> Iterator[bytes]:
+def decode(shards: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> Iterator[bytes]:
     """Decode a directory of shards, or one shard in it, to the text that was encoded.
 
     The separator follows each document, also if offsets separate documents. Each shard is checked against its CRC-32
     before any of its text is yielded.
 
-    >>> encoded = bpe_pipeline.encode_corpus("corpus", tokenizer, "shards", workers=1)
-    >>> b"".join(bpe_pipeline.decode_shards("shards", tokenizer))
+    >>> encoded = bpe_pipeline.encode("corpus", tokenizer, "shards", workers=1)
+    >>> b"".join(bpe_pipeline.decode("shards", tokenizer))
     b'lower<|endoftext|>low<|endoftext|>'
 
     Args:
-        path: path or URI of the directory, or of a shard in it.
+        shards: path or URI of the directory, or of a shard in it.
         tokenizer: the tokenizer that encoded them.
 
     Yields:
@@ -39,11 +39,11 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
     """
     if not isinstance(tokenizer, Tokenizer):
         raise unfit("tokenizer", "a Tokenizer (bpe_pipeline.load reads one)", tokenizer)
-    directory, corpus, shards = shards_of(named(path), tokenizer)
+    directory, corpus, facts = shards_of(named(shards, "shards"), tokenizer)
     by_offsets = corpus.layout().offsets
     added = tokenizer.model.behind[-1:] == (corpus.separator,)  # to each document, as the tokenizer's files say
     separator = b"" if corpus.separator is None or added else corpus.separator.encode()
-    for shard in shards:
+    for shard in facts:
         first = 0
         for ids, ends in blocks_of(directory, corpus, shard):
             tokens = tokens_of(tokenizer.vocab, ids)
@@ -57,7 +57,7 @@ def decode_shards(path: str | PathLike[str] | Remote, tokenizer: Tokenizer) -> I
 
 
 def shards_of(where: Location, tokenizer: Tokenizer) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]]:
-    """Return the directory, the result and the shards that a path names; raises as `decode_shards` does."""
+    """Return the directory, the result and the shards that a path names; raises as `decode` does."""
     result = find_result(where)
     if result is None:
         raise InputError(

@@ -1,5 +1,6 @@
-"""Encoding one chunk: what a worker process does, and a thread of `encode_files`. Text is read exactly as for counting.
+"""Encoding one chunk: what a worker process does, and a thread of `encode` in memory.
 
+Text is read exactly as for counting.
 A worker process keeps the last tokenizer that it was sent, with warm caches.
 """
 

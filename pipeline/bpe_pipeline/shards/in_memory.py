@@ -1,4 +1,4 @@
-"""A corpus to ids in memory: those that `encode_corpus` writes as shards, by threads of this process, without files."""
+"""A corpus to ids in memory: those that `encode` writes as shards, by threads of this process, without files."""
 
 from array import array
 from collections.abc import Generator, Iterator, Sequence
@@ -63,7 +63,7 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
 
 
 def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
-    """Encode a corpus in memory; raises as `encode_files` does."""
+    """Encode a corpus in memory; raises as `encode` does."""
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
     listing = list_corpus(values, warn_of)

@@ -185,7 +185,7 @@ def open_shards(
 ) -> Shards:
     """Open shards that `encode --output` wrote in the formats npy, bin and megatron, for training.
 
-    >>> encoded = bpe_pipeline.encode_corpus("corpus", tokenizer, "train.bin", workers=1)
+    >>> encoded = bpe_pipeline.encode("corpus", tokenizer, "train.bin", workers=1)
     >>> shards = bpe_pipeline.open_shards("train.bin")
     >>> len(shards), shards[1:4].tolist(), [len(window) for window in shards.windows(3, count=2)]
     (5, [258, 259, 257], [3, 3])

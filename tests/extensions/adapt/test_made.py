@@ -78,7 +78,7 @@ def test_marks_take_reserved_ids_first_and_all_libraries_know_them(
         text = f"<|im_start|>uus {peers.generated_text(seed, 200)}<|im_end|><|user|>\u0338{reserved}"
         assert new.encode(text) == theirs.encode(text).ids == auto.encode(text)
     assert auto.decode(auto.encode("uus<|im_end|> uus<|im_start|>"), skip_special_tokens=True) == "uus uus"
-    assert "extend" in bpe_pipeline.verify_run(tmp_path / "new")
+    assert "extend" in bpe_pipeline.verify(tmp_path / "new")
     with pytest.raises(UsageError, match=r"--first-id 470 with 7 new ids would take the id 470"):
         bpe_pipeline.extend(old, counted, add=6, first_id=470, added_special_tokens=marks, output=tmp_path / "other")
     gap = bpe_pipeline.extend(old, counted, add=6, first_id=600, added_special_tokens=marks, output=tmp_path / "gap")
@@ -106,7 +106,7 @@ def test_savings_are_those_of_each_number_of_new_tokens_and_one_is_chosen(
     assert len(done.plan) == expected
     assert done.stopped.startswith(f"at {expected:,} tokens: doubling them would save less than 2.00%")
     assert done.tokenizer.merges == make(add=expected, output=tmp_path / "same").tokenizer.merges
-    assert "extend" in bpe_pipeline.verify_run(tmp_path / "chosen")
+    assert "extend" in bpe_pipeline.verify(tmp_path / "chosen")
     dry = ("extend", base, counted, "--stop-at-saving", "2%", "--html", tmp_path / "plan.html")
     assert f"{done.stopped}\n" in succeeded(run(*dry, "--dry-run")).stdout
     page = (tmp_path / "plan.html").read_text()
@@ -140,7 +140,7 @@ def test_savings_of_a_run_are_those_of_each_of_its_inputs_and_a_page_needs_a_dir
 def test_savings_of_a_combined_run_are_those_of_each_of_its_runs(base: Path, counted: Path, tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("jõulud õlu uusim " * 70)
     succeeded(run("count", tmp_path / "b.txt", "--like", base, "--output", tmp_path / "b"))
-    both = bpe_pipeline.combine_runs([counted, tmp_path / "b"], ["1", "3"], output=tmp_path / "both")
+    both = bpe_pipeline.combine([counted, tmp_path / "b"], ["1", "3"], output=tmp_path / "both")
     drawn = ["--figures", tmp_path / "figures"] if find_spec("matplotlib") else []
     shown = succeeded(run("extend", base, both, "--add", 40, "--dry-run", *drawn)).stdout
     assert re.search(r"^  new tokens +tokens +saved +by the last doubling +run +b$", shown, re.MULTILINE)
@@ -173,7 +173,7 @@ def mixture(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         (home / f"{name}.txt").write_text(text)
         succeeded(run("count", home / f"{name}.txt", "--like", base, "--output", home / name))
-    return bpe_pipeline.combine_runs([home / "en", home / "ka"], output=home / "mixture")
+    return bpe_pipeline.combine([home / "en", home / "ka"], output=home / "mixture")
 
 
 def tokens_by_number(made: Path, text: str, last: int = 1000) -> list[int]:
@@ -198,11 +198,11 @@ def test_a_saving_is_that_of_the_language_that_needs_most(base: Path, mixture: P
     assert len(done.plan) == expected > 10
     assert done.stopped.startswith(f"at {expected} tokens, as ka needs; en: 1 token: no doubling saves 10.00%")
     assert f"; ka: {expected} tokens: doubling them would save less than 10.00%" in done.stopped
-    assert "extend" in bpe_pipeline.verify_run(tmp_path / "chosen")
+    assert "extend" in bpe_pipeline.verify(tmp_path / "chosen")
     dry = ("extend", base, mixture, "--stop-at-saving", "10%", "--dry-run")
     assert f"new tokens     {expected}\n" in succeeded(run(*dry)).stdout
     other = shutil.copytree(mixture.with_name("ka"), tmp_path / "ka")
-    alone = bpe_pipeline.combine_runs([mixture.with_name("en"), other], output=tmp_path / "mixture")
+    alone = bpe_pipeline.combine([mixture.with_name("en"), other], output=tmp_path / "mixture")
     shutil.rmtree(other)
     message = refused(run("extend", base, alone, "--stop-at-saving", "10%", "--output", tmp_path / "none"), 1)
     assert f"chooses by the tokens of each run that was combined: no savings of {other}" in message
@@ -214,7 +214,7 @@ def test_a_saving_is_that_of_the_language_that_needs_most(base: Path, mixture: P
 @pytest.mark.filterwarnings("ignore:the tokenizer has .* fewer than were asked for")
 def test_occurrences_of_the_last_pair_are_those_without_weights(base: Path, mixture: Path, tmp_path: Path) -> None:
     runs = [mixture.with_name("en"), mixture.with_name("ka")]
-    weighted = bpe_pipeline.combine_runs(runs, [2, 7], output=tmp_path / "weighted")
+    weighted = bpe_pipeline.combine(runs, [2, 7], output=tmp_path / "weighted")
     for counts, ending in ((mixture, ""), (weighted, ", without weights")):
         made = tmp_path / f"{counts.name}-made"
         result = succeeded(run("extend", base, counts, "--add", 25, "--output", made))
@@ -238,7 +238,7 @@ def test_pairs_that_occur_once_are_learned_from_imported_counts_only(base: Path,
 
 def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:
     added, fewer = (shutil.copytree(one, tmp_path / one.name) for one in (extended, pruned))
-    assert {"extend", "prune"} <= {*bpe_pipeline.verify_run(added), *bpe_pipeline.verify_run(fewer)}
+    assert {"extend", "prune"} <= {*bpe_pipeline.verify(added), *bpe_pipeline.verify(fewer)}
     facts = json.loads(run("info", added, "--json").stdout)
     assert (facts["made_by"], facts["options"]["add"]) == ("extend", 9)
     document = json.loads((added / "tokenizer.json").read_text())
@@ -247,11 +247,11 @@ def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -
     pq.write_table(pq.read_table(fewer / "removed.parquet").slice(1), fewer / "removed.parquet")
     for home, name in ((added, r"tokenizer\.json"), (fewer, r"removed\.parquet")):
         with pytest.raises(RunDirectoryError, match=f"{name} is not what the base and the counts give"):
-            bpe_pipeline.verify_run(home)
+            bpe_pipeline.verify(home)
     document = json.loads((fewer / "made-from.json").read_text())
     (fewer / "made-from.json").write_text(json.dumps(document | {"run": str(extended)}))
     with pytest.raises(RunDirectoryError, match="altered"):
-        bpe_pipeline.verify_run(fewer)
+        bpe_pipeline.verify(fewer)
 
 
 @pytest.mark.filterwarnings("ignore:2 added tokens moved")
@@ -271,7 +271,7 @@ def test_report_says_what_changed_and_what_is_missing(
     assert "is only printed: leave out --held-out" in refused(run("report", tmp_path / "new", "--held-out", base), 2)
     shutil.rmtree(own)
     assert f"{own}, which must be there as they were: " in refused(run("report", tmp_path / "new"), 1)
-    bpe_pipeline.combine_runs([counted], [2], output=own)
+    bpe_pipeline.combine([counted], [2], output=own)
     message = refused(run("verify", tmp_path / "new"), 1)
     assert f"{own} has other counts than {tmp_path / 'new'} was made from" in message
     shutil.copy(extended / "tokenizer.json", old)
@@ -306,7 +306,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     succeeded(run("count", counted.parent / "other.txt", "--output", other, *special))
     cut = ("--output", tmp_path / "cut", *special, "--max-pre-token-bytes", 9)
     succeeded(run("count", counted.parent / "other.txt", *cut))
-    double = bpe_pipeline.combine_runs([counted], [2], output=tmp_path / "double")
+    double = bpe_pipeline.combine([counted], [2], output=tmp_path / "double")
 
     def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
         bpe_pipeline.extend(tokenizer, run, add=8, output=output, **options)
@@ -348,13 +348,13 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 
 
 def test_a_run_keeps_its_own_tokenizer(base: Path, counted: Path, tmp_path: Path) -> None:
-    one = bpe_pipeline.combine_runs([counted], output=tmp_path / "run")
-    bpe_pipeline.merge_run(one, vocab_size=400)
+    one = bpe_pipeline.combine([counted], output=tmp_path / "run")
+    bpe_pipeline.merge(one, vocab_size=400)
     changing = ("extend", base, counted, "--add", 5), ("prune", base, counted, "--keep", 400)
     for command in (*changing, ("combine", counted), ("count", counted.parent / "other.txt")):
         reason = refused(run(*command, "--output", one / "tokenizer", "--overwrite"), 1)
         assert f"{one / 'tokenizer'} belongs to the run {one}" in reason
-    bpe_pipeline.verify_run(one)
+    bpe_pipeline.verify(one)
 
 
 def test_a_vocabulary_of_its_own_takes_pattern_normal_form_and_marks(tmp_path: Path) -> None:

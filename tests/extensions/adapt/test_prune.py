@@ -113,7 +113,7 @@ def test_without_counts_the_tokens_that_were_merged_last_go(
 def test_a_trained_tokenizer_is_pruned_to_that_of_a_smaller_vocabulary(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("low lower lowest newer newest widest " * 9)
     bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=275)
-    smaller = bpe_pipeline.merge_run(tmp_path / "run", vocab_size=265)[265]
+    smaller = bpe_pipeline.merge(tmp_path / "run", vocab_size=265)[265]
     done = bpe_pipeline.prune(tmp_path / "run" / "tokenizer", keep=265, output=tmp_path / "pruned")
     assert done.tokenizer.merges == smaller.merges
     assert done.tokenizer.special_tokens == smaller.special_tokens

@@ -143,7 +143,7 @@ def test_it_is_verified_and_another_second_count_is_found(base: Path, counted: P
     succeeded(run("count", counted.parent / "other.txt", "--like", base, "--output", tmp_path / "run"))
     given = {"add": 9, "superword_pattern": "superbpe", "output": tmp_path / "made"}
     bpe_pipeline.extend(base, tmp_path / "run", **given)
-    assert bpe_pipeline.verify_run(tmp_path / "made")["extend"].startswith("9 merges added")
+    assert bpe_pipeline.verify(tmp_path / "made")["extend"].startswith("9 merges added")
     words = ["extend", base, tmp_path / "run", "--add", 9, "--superword-pattern", "superbpe", "--output"]
     assert "--superword-words 4, not 3" in refused(run(*words, tmp_path / "made", "--superword-words", 3), 1)
     bpe_pipeline.extend(base, tmp_path / "run", **given | {"superword_pattern": "superbpe-digits", "overwrite": True})

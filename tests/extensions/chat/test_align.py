@@ -6,6 +6,7 @@ import pytest
 from chat_cases import cases, conversation, dialog
 
 import bpe_pipeline
+from bpe_pipeline import compat
 from bpe_pipeline.corpus.skipped_or_altered import KINDS
 from bpe_pipeline.extensions.chat.align import ALPACA_COLUMNS, MESSAGES, aligned, check_messages
 from bpe_pipeline.extensions.chat.kinds import DroppedError
@@ -32,16 +33,16 @@ def test_recorded_cases_are_equal() -> None:
         info = case["info"]
         arguments = (case["example"], info["formatting"], info.get("columns"), info.get("tags"))
         if case["error"] is None:
-            assert bpe_pipeline.align_chat(*arguments) == conversation(case["aligned"]), case["name"]
+            assert compat.align_chat(*arguments) == conversation(case["aligned"]), case["name"]
         else:
             with pytest.raises(KeyError, match=case["error"].split(": ")[1]):
-                bpe_pipeline.align_chat(*arguments)
+                compat.align_chat(*arguments)
 
 
 def test_history_comes_first() -> None:
     row = {"instruction": "c", "output": "d", "history": [["a", "b"]], "system": None}
     columns = {"prompt": "instruction", "response": "output", "history": "history", "system": "system"}
-    aligned = bpe_pipeline.align_chat(row, columns=columns)
+    aligned = compat.align_chat(row, columns=columns)
     assert [message["content"] for message in aligned["messages"]] == ["a", "b", "c", "d"]
     assert aligned["system"] == ""
 
@@ -54,7 +55,7 @@ def test_calls_and_answers_of_tools_in_openai_rows() -> None:
         {"role": "assistant", "content": "Ho"},
     ]
     columns = {"messages": "messages", "tools": "tools"}
-    aligned = bpe_pipeline.align_chat({"messages": messages, "tools": [{"name": "f"}]}, "openai", columns)
+    aligned = compat.align_chat({"messages": messages, "tools": [{"name": "f"}]}, "openai", columns)
     assert (aligned["system"], aligned["tools"]) == ("S\n", '[{"name": "f"}]')
     assert aligned["messages"] == [
         {"role": "user", "content": "Hi"},
@@ -67,9 +68,9 @@ def test_calls_and_answers_of_tools_in_openai_rows() -> None:
 def test_calls_of_tools_need_no_tag_and_texts_next_to_them_are_counted() -> None:
     row = {"messages": asked(content="", tool_calls=calls({}))}
     for more, roles in (({"observation_tag": "tool", "system_tag": "system"}, ["user", "function"]), ({}, [])):
-        found = bpe_pipeline.align_chat(row, "openai", {"messages": "messages"}, {**TAGS, **more})
+        found = compat.align_chat(row, "openai", {"messages": "messages"}, {**TAGS, **more})
         assert [message["role"] for message in found["messages"]] == roles
-    aligned = bpe_pipeline.align_chat({"messages": asked(content="So:", tool_calls=calls("{}"))}, "messages")
+    aligned = compat.align_chat({"messages": asked(content="So:", tool_calls=calls("{}"))}, "messages")
     assert aligned["texts_next_to_calls"] == 1
     assert aligned["messages"][1] == {"role": "function", "content": '[{"name": "f", "arguments": {}}]'}
 
@@ -99,7 +100,7 @@ BROKEN: dict[str, list[Any]] = {
 @pytest.mark.parametrize(("messages", "reason"), [(broken, reason) for reason in BROKEN for broken in BROKEN[reason]])
 def test_each_broken_row_has_its_reason(messages: Any, reason: str) -> None:
     row = {"messages": messages}
-    assert bool(bpe_pipeline.align_chat(row, "messages")["messages"]) == (not reason)
+    assert bool(compat.align_chat(row, "messages")["messages"]) == (not reason)
     try:
         check_messages(aligned(row, "messages", None, None)["messages"])
         found = ""
@@ -124,15 +125,13 @@ NO_TURNS = ("text", turns("a"), turns("a", None), turns("a", "b")[::-1], [*turns
 )
 def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any], formatting: str) -> None:
     columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
-    assert (
-        bpe_pipeline.align_chat(row, formatting, columns, TAGS if formatting == "sharegpt" else None)["messages"] == []
-    )
+    assert compat.align_chat(row, formatting, columns, TAGS if formatting == "sharegpt" else None)["messages"] == []
 
 
 def test_a_missing_tag_or_formatting_is_named() -> None:
     for name, reason in (("sharegpt", "'from', which is its role_tag"), ("vicuna", "one of alpaca, sharegpt, openai")):
         with pytest.raises(bpe_pipeline.PipelineError, match=reason):
-            bpe_pipeline.align_chat({"conversations": [{"role": "user"}]}, name)
+            compat.align_chat({"conversations": [{"role": "user"}]}, name)
 
 
 def test_every_row_shows_its_own_columns() -> None:

@@ -10,6 +10,7 @@ from chat_cases import encode_rows, read_rows, small_tokenizer
 from command import refused, run, succeeded
 
 import bpe_pipeline
+from bpe_pipeline import compat
 from bpe_pipeline.extensions.chat.encode import encode_chat
 from bpe_pipeline.extensions.chat.lengths import Conversations
 from bpe_pipeline.extensions.chat.page import ChatReport
@@ -26,7 +27,7 @@ def cut(home: Path) -> Path:
 
 def _in_memory(home: Path, sequence_length: int) -> list[dict[str, list[int]]]:
     lines = map(json.loads, (home / "rows.jsonl").read_text().splitlines())
-    conversations = [bpe_pipeline.align_chat(row, "sharegpt") for row in lines]
+    conversations = [compat.align_chat(row, "sharegpt") for row in lines]
     return list(encode_chat(conversations, small_tokenizer(), "chatml", sequence_length))
 
 

@@ -9,6 +9,7 @@ import pytest
 from chat_cases import MARKS, cases, conversation, dialog, recorded_tokenizer, small_tokenizer, turns
 
 import bpe_pipeline
+from bpe_pipeline import compat
 from bpe_pipeline.tokenizer.named_templates import missing_marks, template_named
 
 DIALOG, EOT = dialog("the low", "lower"), "<|endoftext|>"
@@ -48,7 +49,7 @@ def test_rows_with_calls_of_tools_are_those_of_llamafactory() -> None:
     cases = json.loads((Path(__file__).parent / "tool_rows.json").read_text())  # LLaMA-Factory 0.9.5 made the ids
     assert len(cases) == 6
     for case in cases:
-        conversation = bpe_pipeline.align_chat(case["row"], "messages")
+        conversation = compat.align_chat(case["row"], "messages")
         found = list(bpe_pipeline.encode_chat([conversation], small_tokenizer(), template=case["template"]))
         assert found == [{name: case[name] for name in ("input_ids", "labels")}], case["row"]
 
@@ -202,7 +203,7 @@ TOOL = {"type": "function", "function": {"name": "f", "description": "d", "param
 @pytest.mark.parametrize("tools", [TOOL, [json.dumps(TOOL)], json.dumps(json.dumps([TOOL])), json.dumps(TOOL)])
 def test_tools_that_are_one_object_or_json_of_json_are_read(tools: Any) -> None:
     rows = [{"messages": turns("low", "er"), "tools": one} for one in (tools, [TOOL], ["f"], 5)]
-    found = list(bpe_pipeline.encode_chat((bpe_pipeline.align_chat(row, "messages") for row in rows), TOOLED, "qwen"))
+    found = list(bpe_pipeline.encode_chat((compat.align_chat(row, "messages") for row in rows), TOOLED, "qwen"))
     assert len(found) == 2
     assert found[0] == found[1]
 

@@ -6,6 +6,7 @@ import pytest
 from chat_cases import small_tokenizer, turns
 
 import bpe_pipeline
+from bpe_pipeline import compat
 from bpe_pipeline.extensions.chat.align import MESSAGES, aligned
 from bpe_pipeline.extensions.chat.kinds import DroppedError
 
@@ -21,7 +22,7 @@ def test_an_answer_that_is_marked_is_not_trained_on(mark: dict[str, Any], templa
     listed = [{"from": one.pop("role"), "value": one.pop("content"), **one} for one in map(dict, messages)]
     raw = list(bpe_pipeline.encode_chat([openai], TOKENIZER, template=template))
     for row in (openai, {"conversations": listed}):
-        [found] = bpe_pipeline.encode_chat([bpe_pipeline.align_chat(row, "messages")], TOKENIZER, template=template)
+        [found] = bpe_pipeline.encode_chat([compat.align_chat(row, "messages")], TOKENIZER, template=template)
         assert [found] == raw
         trained = TOKENIZER.decode([id_ for id_ in found["labels"] if id_ >= 0])
         assert trained == {"chatml": "er<|im_end|>\n", "fewshot": "er\n\n<|endoftext|>"}[template]

@@ -13,6 +13,7 @@ import pytest
 from chat_cases import GENERATION, THINKING, trained_text, with_template
 
 import bpe_pipeline
+from bpe_pipeline import compat
 from bpe_pipeline.tokenizer import chat_templates
 from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 
@@ -50,14 +51,14 @@ def test_a_template_gets_all_that_a_row_has(row: dict[str, Any]) -> None:
     theirs = tokenizer.to_transformers().apply_chat_template(
         row["messages"], return_dict=False, **own, **row.get("chat_template_kwargs", {})
     )
-    [found] = bpe_pipeline.encode_chat([bpe_pipeline.align_chat(row, "messages")], tokenizer, "tokenizer")
+    [found] = bpe_pipeline.encode_chat([compat.align_chat(row, "messages")], tokenizer, "tokenizer")
     assert found["input_ids"] == theirs
 
 
 def _answers(jinja: str, messages: list[dict[str, Any]], **row: Any) -> list[str]:
     """Return the stretches of a row that are trained on, after comparing its text with transformers'."""
     tokenizer = with_template(jinja)
-    aligned = bpe_pipeline.align_chat({"messages": messages, **row}, "messages")
+    aligned = compat.align_chat({"messages": messages, **row}, "messages")
     [found] = bpe_pipeline.encode_chat([aligned], tokenizer, "tokenizer", sequence_length=1 << 20)
     theirs = tokenizer.to_transformers().apply_chat_template(messages, tokenize=False, **row)
     assert tokenizer.decode(found["input_ids"]) == theirs
@@ -154,7 +155,7 @@ def test_calls_have_the_form_that_a_template_takes(arguments: str, as_text: str,
     tokenizer = with_template(CALLING.replace("<|im_start|>{{ m.role", STRICT, 1).replace("ARGUMENTS", arguments))
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": as_text}}
     row = {"messages": [ASKED, {**LAST, "content": "", "tool_calls": [call]}, ANSWERED, LAST]}
-    [found] = bpe_pipeline.encode_chat([bpe_pipeline.align_chat(row, "messages")], tokenizer, "tokenizer")
+    [found] = bpe_pipeline.encode_chat([compat.align_chat(row, "messages")], tokenizer, "tokenizer")
     assert trained_text(tokenizer, found) == f"f {written}<|im_end|>\nlow<|im_end|>\n"
 
 
@@ -174,7 +175,7 @@ def test_contents_have_the_form_that_a_template_takes(content: str) -> None:
     tokenizer = with_template(
         _turns(content).replace("{{ m.content }}{% endif %}<|im_end|>", content + "{% endif %}<|im_end|>")
     )
-    aligned = bpe_pipeline.align_chat({"messages": PARTS}, "messages")
+    aligned = compat.align_chat({"messages": PARTS}, "messages")
     [row] = bpe_pipeline.encode_chat([aligned], tokenizer, "tokenizer")
     assert (
         tokenizer.decode(row["input_ids"]) == "<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\nlow<|im_end|>\n"
@@ -184,7 +185,7 @@ def test_contents_have_the_form_that_a_template_takes(content: str) -> None:
 def test_tools_are_objects() -> None:
     tool, tokenizer = {"type": "function", "function": {"name": "f"}}, with_template(EVERYTHING)
     forms = [tool, [tool], json.dumps(tool), json.dumps(json.dumps([tool])), [json.dumps(tool)], ["f"], 5, '"f"']
-    rows = [bpe_pipeline.align_chat({"messages": [ASKED, LAST], "tools": one}, "messages") for one in forms]
+    rows = [compat.align_chat({"messages": [ASKED, LAST], "tools": one}, "messages") for one in forms]
     found = list(bpe_pipeline.encode_chat(rows, tokenizer, "tokenizer"))
     assert len(found) == 5
     assert all(tokenizer.decode(row["input_ids"]).startswith(json.dumps([tool])) for row in found)
@@ -197,7 +198,7 @@ def test_special_tokens_are_text_in_every_member(written: str, caplog: pytest.Lo
     said = {**LAST, "reasoning_content": "<|eot_id|>", "tool_calls": calls}
     row = {"messages": [{**ASKED, "name": "<|eot_id|>"}, said, ANSWERED, LAST], "documents": [{"text": "<|eot_id|>"}]}
     row["chat_template_kwargs"] = {"extra": "<|eot_id|>"}
-    aligned = bpe_pipeline.align_chat(row, "messages")
+    aligned = compat.align_chat(row, "messages")
     tokenizer = with_template(EVERYTHING.replace("m | tojson", written))
     [found] = bpe_pipeline.encode_chat([aligned], tokenizer, "tokenizer")
     assert tokenizer.special_tokens["<|eot_id|>"] not in found["input_ids"]
@@ -211,7 +212,7 @@ def test_special_tokens_are_text_in_every_member(written: str, caplog: pytest.Lo
 def test_answers_that_are_marked_are_not_trained_on(jinja: str) -> None:
     messages = [ASKED, {**LAST, "weight": 0}, ASKED, {**LAST, "content": "er"}]
     assert [text.strip() for text in _answers(jinja, messages)] == ["er<|im_end|>"]
-    tokenizer, aligned = with_template(jinja), bpe_pipeline.align_chat({"messages": messages}, "messages")
+    tokenizer, aligned = with_template(jinja), compat.align_chat({"messages": messages}, "messages")
     [row] = bpe_pipeline.encode_chat([aligned], tokenizer, "tokenizer", train_on_prompt=True)
     text = trained_text(tokenizer, row)
     assert (text.count("the"), text.count("low"), text.count("er")) == (2, 0, 3)  # user, user, er
@@ -291,7 +292,7 @@ def test_rows_by_real_templates_are_those_of_transformers(path: Path) -> None:
         said = tokenizer.decode(made["input_ids"])
         if "'text'" in said or "lower" not in said:
             continue  # it writes lists as Python does, or not at all
-        aligned = bpe_pipeline.align_chat(row, "messages")
+        aligned = compat.align_chat(row, "messages")
         if not (rows := list(bpe_pipeline.encode_chat([aligned], tokenizer, "tokenizer", **options))):
             silent = [{name: one[name] for name in ("role", "content")} for one in row["messages"]]
             assert theirs.apply_chat_template(silent, **own, **marks)["input_ids"] == made["input_ids"]  # no calls

@@ -28,7 +28,7 @@ def numbers(merged: Path) -> dict[str, Any]:
 
 
 def test_verify_learns_the_merges_again(merged: Path) -> None:
-    assert bpe_pipeline.verify_run(merged)["merges"].startswith("60, each chosen by its language when learned again")
+    assert bpe_pipeline.verify(merged)["merges"].startswith("60, each chosen by its language when learned again")
 
 
 def test_info_names_the_languages_and_the_tie_break(merged: Path) -> None:
@@ -64,7 +64,7 @@ def test_report_says_who_chose_when(merged: Path, numbers: dict[str, Any]) -> No
 def test_report_has_the_tokens_by_merges(merged: Path, numbers: dict[str, Any], tmp_path: Path) -> None:
     assert [tokens[-1] for tokens in numbers["tokens"]] == [language["tokens"] for language in numbers["measured"]]
     copied = shutil.copytree(merged, tmp_path / "run")
-    smaller = bpe_pipeline.merge_run(copied, vocab_size=256 + 15)[256 + 15]
+    smaller = bpe_pipeline.merge(copied, vocab_size=256 + 15)[256 + 15]
     assert [tokens[4] for tokens in numbers["tokens"]] == [tokens_of(smaller, counter) for counter in DEV.values()]
     assert json.loads((copied / "report.json").read_text())["sections"] == []  # they were measured after 60 merges
 

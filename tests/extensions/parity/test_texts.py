@@ -104,7 +104,7 @@ def test_report_is_drawn_without_the_plain_run(home: Path) -> None:
 def test_python_takes_texts_and_runs(home: Path, tmp_path: Path) -> None:
     languages = {"en": home / "en.txt", "sw": home / "fair-languages" / "sw"}
     dev = {name: home / f"{name}-dev.txt" for name in languages}
-    tokenizer = bpe_pipeline.train_parity(languages, dev=dev, vocab_size=285, output=tmp_path / "fair")
+    tokenizer = bpe_pipeline.parity(languages, dev=dev, vocab_size=285, output=tmp_path / "fair")
     assert tokenizer.merges == bpe_pipeline.load(home / "fair").merges
 
 
@@ -126,7 +126,7 @@ def _words(home: Path, languages: Mapping[str, Path]) -> list[object]:
 
 def test_text_is_counted_with_the_options_of_the_runs(languages: dict[str, Path], tmp_path: Path) -> None:
     dev = {name: tmp_path / f"{name}-dev.txt" for name in languages}
-    tokenizer = bpe_pipeline.train_parity(languages, dev=dev, vocab_size=290, output=tmp_path / "fair")
+    tokenizer = bpe_pipeline.parity(languages, dev=dev, vocab_size=290, output=tmp_path / "fair")
     for home in (tmp_path / "fair", *(tmp_path / "fair-languages").iterdir()):
         stored = manifest.require(home).manifest.counting
         assert {name: stored[name] for name in COUNTING} == COUNTING

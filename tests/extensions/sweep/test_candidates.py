@@ -59,7 +59,7 @@ def _rows(swept: dict[str, Any], name: str) -> dict[tuple[str, str, int], tuple[
 def test_what_is_measured_is_what_the_runs_own_tokenizers_make_of_the_text(home: Path, swept: dict[str, Any]) -> None:
     parts = (home / "held.txt").read_bytes().decode().split(EOT)
     for name in NAMES:
-        rows, own = _rows(swept, name), bpe_pipeline.merge_run(home / "runs" / name, vocab_size=SIZES)
+        rows, own = _rows(swept, name), bpe_pipeline.merge(home / "runs" / name, vocab_size=SIZES)
         for size in SIZES:
             tokens = sum(len(own[size].encode_ordinary(part)) for part in parts)
             assert rows["held out", "held.txt", size] == (len("".join(parts).encode()), tokens)
@@ -69,7 +69,7 @@ def test_what_is_measured_is_what_the_runs_own_tokenizers_make_of_the_text(home:
 def test_the_last_pair_is_counted_without_weights(home: Path, swept: dict[str, Any]) -> None:
     counts = {(one["mixture"], one["vocab_size"]): one["last_count"] for one in swept["points"]}
     for size in SIZES:
-        before, after = (bpe_pipeline.merge_run(home / "runs/fair", vocab_size=one)[one] for one in (size - 1, size))
+        before, after = (bpe_pipeline.merge(home / "runs/fair", vocab_size=one)[one] for one in (size - 1, size))
         texts = [part for name in "ab" for part in (home / f"{name}.txt").read_bytes().decode().split(EOT)]
         saved = sum(len(before.encode_ordinary(text)) - len(after.encode_ordinary(text)) for text in texts)
         assert counts["fair", size] == saved
@@ -87,7 +87,7 @@ def test_one_table_one_page_and_one_recommendation_hold_mixtures_and_candidates(
     for shown in ("llama (llama3)", "super (superbpe, superwords from 350)", "fair (gpt2, by languages)"):
         assert shown in page
     assert len({point["mixture"] for point in swept["points"]}) == 5
-    expected = bpe_pipeline.merge_run(home / "runs" / name, vocab_size=size)[size]
+    expected = bpe_pipeline.merge(home / "runs" / name, vocab_size=size)[size]
     assert bpe_pipeline.load(home / "sweep/tokenizer").merges == expected.merges
     again = succeeded(run(*WORDS, "--output", "sweep", cwd=home))
     assert "measuring" not in again.stderr

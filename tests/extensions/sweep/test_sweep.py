@@ -71,8 +71,8 @@ def test_each_point_is_what_a_single_run_has(home: Path, swept: Path, tmp_path: 
     texts = {name: (home / name).read_bytes().decode() for name in ("held.txt", "a.txt", "b.txt")}
     for name, listed in weights.items():
         runs = [home / "runs" / one for one in "ab"[: len(listed)]]
-        combined = bpe_pipeline.combine_runs(runs, weights=list(listed), output=tmp_path / name)
-        tokenizers = bpe_pipeline.merge_run(combined, vocab_size=list(SIZES))
+        combined = bpe_pipeline.combine(runs, weights=list(listed), output=tmp_path / name)
+        tokenizers = bpe_pipeline.merge(combined, vocab_size=list(SIZES))
         report = json.loads((tmp_path / name / "report.json").read_text())
         for own in (one["vocabulary"] for one in (report, *report["other_sizes"])):
             point, tokenizer = points[name, own["vocab_size"]], tokenizers[own["vocab_size"]]
@@ -98,7 +98,7 @@ def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
     assert page.count('class="recommended"') == 2  # in the two tables with a column for each size
     assert re.findall('<th scope="col">(.*?)</th>', page)[:5] == ["a", "b", "300", "400", "600"]
     chosen = recommend(list(points.values()), ForModel())
-    made = bpe_pipeline.merge_run(swept / "mixtures" / chosen.mixture, vocab_size=chosen.vocab_size)
+    made = bpe_pipeline.merge(swept / "mixtures" / chosen.mixture, vocab_size=chosen.vocab_size)
     assert bpe_pipeline.load(swept / "tokenizer").merges == made[chosen.vocab_size].merges
 
 
@@ -163,7 +163,7 @@ def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
             table = parquet.read_table(chunk).to_pydict()
             for pre_token, count in zip(table["pre_token"], table["count"], strict=True):
                 expected[pre_token] += weight * count
-    learned = bpe_pipeline.merge_run(bpe_pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
+    learned = bpe_pipeline.merge(bpe_pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
     measured = [_measure(learned, (home / f"{name}.txt").read_bytes().decode()) for name in "ab"]
     mean = math.sqrt(math.prod(size / tokens for size, tokens in measured))
     assert document["parts"][0]["rate"] == pytest.approx(mean)
@@ -264,7 +264,7 @@ def test_runs_with_the_same_text_are_swept_apart_but_not_together(home: Path, tm
     assert f"{one} and {same} have both counted {home / 'a.txt'}" in message
     assert not (tmp_path / "sweep" / "mixtures").exists()
     with pytest.raises(UsageError, match="sum would count twice"):
-        bpe_pipeline.combine_runs([one, same], output=tmp_path / "sum")
+        bpe_pipeline.combine([one, same], output=tmp_path / "sum")
 
 
 def test_other_options_need_overwrite_and_leave_no_file_of_another(home: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import SYSTEM, Session, command
-from bpe_pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
+from bpe_pipeline.commands.public.values import ValuesOptions, as_given, facts, tokenizer_of
 from bpe_pipeline.run.options import ImportOptions, OverwriteOptions, RayOptions, Values, WorkOptions
 from bpe_pipeline.run.record import CALL, OWN, argument, as_in
 from bpe_pipeline.storage import Location, parse_location
@@ -87,7 +87,7 @@ def train_from_counts(session: Session) -> Any:
     [(b'e', b's'), (b'es', b't')]
 
     Returns:
-        The tokenizer; of several sizes the first (`merge_run` returns all).
+        The tokenizer; of several sizes the first (`merge` returns all).
 
     Raises:
         InputError: naming the position of a count that is not positive or a pre-token that cannot be one.
@@ -132,7 +132,7 @@ def export_counts(session: Session) -> Any:
     return run_export_counts(options.run, options.path, options.memory_limit, overwrite=options.overwrite)
 
 
-@command(group=SYSTEM, takes=RayOptions, python="")
+@command(group=SYSTEM, takes=RayOptions, returns=facts)
 def env(session: Session) -> Any:
     """Print versions and the machine, for a bug report.
 
@@ -141,16 +141,25 @@ def env(session: Session) -> Any:
     \b
     bpe-pipeline env
     bpe-pipeline env --ray
+
+    >>> bpe_pipeline.env()["bpe-pipeline"]
+    '...'
+
+    Returns:
+        The facts by name.
+
+    Raises:
+        UsageError: ray is not installed, or there is no cluster.
     """
     from bpe_pipeline.base.machine import describe
     from bpe_pipeline.reports.result import Facts
     from bpe_pipeline.run.workers import nodes
 
     machines = nodes(session.options)
-    facts = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
+    described = describe() | {f"node {number}": str(node) for number, node in enumerate(machines)}
     if session.options.ray and not machines:
-        facts["nodes"] = "none with cores"
-    return Facts(facts)
+        described["nodes"] = "none with cores"
+    return Facts(described)
 
 
 COMMANDS = (import_counts, train_from_counts, export_counts, env)

@@ -5,6 +5,7 @@ from typing import Any
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.base.units import parse_whole_number
 from bpe_pipeline.commands.declaration import INSPECT, Session, checking, command
+from bpe_pipeline.commands.public.values import facts
 from bpe_pipeline.run import values as read
 from bpe_pipeline.run.options import Values, WorkOptions
 from bpe_pipeline.run.record import argument, flag
@@ -48,19 +49,13 @@ class VerifyOptions(WorkOptions):
 # fmt: on
 
 
-def _facts() -> Any:
-    from bpe_pipeline.reports.result import Facts
-
-    return Facts
-
-
 def _result() -> Any:
     from bpe_pipeline.reports.result import Result
 
     return Result
 
 
-@command(group=INSPECT, takes=InfoOptions, returns=_facts)
+@command(group=INSPECT, takes=InfoOptions, returns=facts)
 def info(session: Session) -> Any:
     """Print what a run, a tokenizer or a directory of shards is.
 
@@ -126,7 +121,7 @@ def report(session: Session) -> Any:
     return run_report(options.run, extras, options, session.executor, session.listener)
 
 
-@command(group=INSPECT, takes=VerifyOptions, python="verify_run", returns=_facts)
+@command(group=INSPECT, takes=VerifyOptions, returns=facts)
 def verify(session: Session) -> Any:
     """Check everything in RUN.
 
@@ -137,7 +132,7 @@ def verify(session: Session) -> Any:
     bpe-pipeline verify runs/a
 
     >>> tokenizer = bpe_pipeline.train("corpus.txt", output="runs/a", vocab_size=260)
-    >>> bpe_pipeline.verify_run("runs/a")["merges"]
+    >>> bpe_pipeline.verify("runs/a")["merges"]
     '3, each the right one with the right count, as many as were asked for (replayed in ...)'
 
     Returns:

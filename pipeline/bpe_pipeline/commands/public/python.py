@@ -1,16 +1,14 @@
-"""Functions of Python that are no commands: train_from_iterator, train_like, encode_files."""
+"""Functions of Python that are no commands: train_from_iterator, train_like."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, replace
+from dataclasses import replace
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import Session, command
-from bpe_pipeline.commands.public.values import ValuesOptions, as_given, parse_tokenizer, tokenizer_of
+from bpe_pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
 from bpe_pipeline.run.keywords import AnyPath
-from bpe_pipeline.run.options import CorpusOptions, EncodeFilesOptions, TextOptions, TrainOptions, Values, WorkOptions
+from bpe_pipeline.run.options import CorpusOptions, TextOptions, TrainOptions, Values, WorkOptions
 from bpe_pipeline.run.record import CALL, argument, as_in, flag
-from bpe_pipeline.storage import Location
 
 
 class TrainFromIteratorOptions(ValuesOptions):
@@ -67,14 +65,14 @@ def train_from_iterator(session: Session) -> Any:
     """Train a tokenizer on the documents of an iterable, in bounded memory.
 
     A lone surrogate is treated as `errors` says of invalid UTF-8. A stop while counting changes nothing, since an
-    iterable cannot be read again; complete counts are an ordinary run, from which `merge_run` continues.
+    iterable cannot be read again; complete counts are an ordinary run, from which `merge` continues.
 
     >>> documents = ["low low lower", "newest"]
     >>> bpe_pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges
     [(b'l', b'o'), (b'lo', b'w')]
 
     Returns:
-        The tokenizer; of several sizes the first (`merge_run` returns all).
+        The tokenizer; of several sizes the first (`merge` returns all).
 
     Raises:
         PipelineError: as `train` does.
@@ -132,74 +130,4 @@ def train_like(session: Session) -> Any:
     return train_on(texts, options, session.executor, session.listener)
 
 
-class EncodeFilesCallOptions(EncodeFilesOptions):
-    """What `encode_files` takes."""
-
-    tokenizer: Location = flag(
-        MISSING, parse_tokenizer, "a tokenizer, or the path or URI of one", "DIR", keyword=AnyPath | Any
-    )
-    workers: int | None = as_in(
-        WorkOptions,
-        "workers",
-        help="number of threads; default: all cores, but one for a pattern that the `regex` package runs",
-    )
-    memory_limit: int | None = as_in(
-        WorkOptions, "memory_limit", help="memory for the work, without the result; default: 80 % of what is free"
-    )
-
-
-def _encoded() -> Any:
-    from bpe_pipeline.shards.in_memory import EncodedFiles
-
-    return EncodedFiles
-
-
-def _inputs_first(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
-    """Refuse a tokenizer in the place of the inputs."""
-    from bpe_pipeline.shards.plan import refuse_swapped
-
-    refuse_swapped(given.get("inputs"), "encode_files(inputs, tokenizer)")
-    return {**given}
-
-
-@command(
-    name="",
-    takes=EncodeFilesCallOptions,
-    positional=("inputs", "tokenizer"),
-    required=("inputs",),
-    returns=_encoded,
-    settled=_inputs_first,
-    workers=None,
-)
-def encode_files(session: Session) -> Any:
-    """Encode a corpus in memory: the same ids as `encode_corpus` writes, document by document.
-
-    It takes 2 or 4 bytes per id and up to an eighth more, 8 bytes per document, and limited memory for the work.
-
-    >>> encoded = bpe_pipeline.encode_files("corpus", tokenizer)
-    >>> encoded.ids.tolist()
-    [257, 258, 259, 257, 259]
-    >>> [tokenizer.decode(document) for document in encoded]
-    ['lower<|endoftext|>', 'low<|endoftext|>']
-
-    Returns:
-        The ids, where documents end, and what was skipped or altered.
-
-    Raises:
-        UsageError: an option is unknown, wrong or means nothing here, or the memory limit is too small.
-        InputError: a file is missing, damaged or empty; with `errors="strict"`, or `fail_on_loss`, invalid text.
-        TrainingError: a pre-token exceeds the memory budget.
-    """
-    from bpe_pipeline.shards.in_memory import encode_in_memory
-    from bpe_pipeline.shards.plan import model_of
-
-    options = session.options
-    inputs = options.inputs or ()
-    if not inputs or "-" in inputs:
-        raise UsageError(
-            "encode_files takes the names of files: give some, and encode standard input with encode_iterable"
-        )
-    return encode_in_memory(model_of(options.tokenizer, inputs[0] if len(inputs) == 1 else inputs), options)
-
-
-FUNCTIONS = (train_from_iterator, train_like, encode_files)
+FUNCTIONS = (train_from_iterator, train_like)

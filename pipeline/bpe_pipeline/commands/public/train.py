@@ -134,7 +134,7 @@ def train(session: Session) -> Any:
     'low lower'
 
     Returns:
-        The tokenizer; of several sizes the first (`merge_run` returns all).
+        The tokenizer; of several sizes the first (`merge` returns all).
 
     Raises:
         UsageError: for an option that means nothing.
@@ -162,7 +162,7 @@ def count(session: Session) -> Any:
     >>> counted = bpe_pipeline.count("corpus.txt", output="runs/counted")
     >>> counted.corpus.pre_tokens, counted.corpus.different_pre_tokens
     (60, 6)
-    >>> len(bpe_pipeline.merge_run(counted.directory, vocab_size=270)[270])
+    >>> len(bpe_pipeline.merge(counted.directory, vocab_size=270)[270])
     270
 
     Returns:
@@ -181,7 +181,6 @@ def count(session: Session) -> Any:
 @command(
     group=TRAIN,
     takes=MergeCommandOptions,
-    python="merge_run",
     returns=_tokenizers,
     too_many="merge takes one RUN: let several choose with `parity`, or add their counts with `combine`",
 )
@@ -197,7 +196,7 @@ def merge(session: Session) -> Any:
     bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80% --output runs/b
 
     >>> counted = bpe_pipeline.import_counts({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
-    >>> tokenizers = bpe_pipeline.merge_run(counted, vocab_size=[259, 258])
+    >>> tokenizers = bpe_pipeline.merge(counted, vocab_size=[259, 258])
     >>> tokenizers[259].merges
     [(b'e', b's'), (b'es', b't')]
 
@@ -214,7 +213,7 @@ def merge(session: Session) -> Any:
     return run_merge(session.options.run, session.given, session.executor, session.listener)
 
 
-@command(group=TRAIN, takes=CombineOptions, python="combine_runs", positional=("runs", "weights"), returns=_directory)
+@command(group=TRAIN, takes=CombineOptions, positional=("runs", "weights"), returns=_directory)
 def combine(session: Session) -> Any:
     """Add the counts of RUNs, with weights, into a new run.
 
@@ -230,7 +229,7 @@ def combine(session: Session) -> Any:
 
     >>> one = bpe_pipeline.import_counts({"low": 5}, output="runs/one")
     >>> two = bpe_pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
-    >>> bpe_pipeline.combine_runs([one, two], weights=[1, "2.5"], output="runs/both")
+    >>> bpe_pipeline.combine([one, two], weights=[1, "2.5"], output="runs/both")
     PosixPath('runs/both')
 
     Returns:

@@ -12,8 +12,8 @@ from bpe_pipeline.commands.declaration import USE, Session, command
 from bpe_pipeline.commands.preload import ENCODING
 from bpe_pipeline.commands.public.values import parse_tokenizer
 from bpe_pipeline.run import values as read
-from bpe_pipeline.run.keywords import AnyPath
-from bpe_pipeline.run.options import EncodeOptions, ExportOptions, Values, WorkOptions, flag_of
+from bpe_pipeline.run.keywords import AnyPath, keywords_of
+from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions, ExportOptions, Values, WorkOptions, flag_of
 from bpe_pipeline.run.record import argument, flag
 from bpe_pipeline.storage import Location, parse_location
 
@@ -78,7 +78,7 @@ def _in_order(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
     if not isinstance(inputs := given.get("inputs"), str | PathLike | Sequence | None):
         from bpe_pipeline.shards.plan import refuse_swapped
 
-        refuse_swapped(inputs, "encode_corpus(inputs, tokenizer, output)")
+        refuse_swapped(inputs, "encode(inputs, tokenizer, output)")
     return {**given}
 
 
@@ -86,10 +86,28 @@ def _has_output(options: EncodeCommandOptions) -> bool:
     return options.output is not None
 
 
-def _corpus() -> Any:
-    from bpe_pipeline.commands.encode import corpus_of
+def _encoded() -> Any:
+    from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
+    from bpe_pipeline.shards.in_memory import EncodedFiles
 
-    return corpus_of
+    def encoded(done: Any) -> EncodedCorpus | EncodedFiles:
+        return done if isinstance(done, EncodedFiles) else done.corpus
+
+    return encoded
+
+
+def _in_memory(session: Session) -> Any:
+    """Encode a corpus in memory: what `encode` returns to a program that names no output."""
+    from bpe_pipeline.shards.in_memory import encode_in_memory
+    from bpe_pipeline.shards.plan import model_of
+
+    options, inputs = session.options, session.options.inputs or ()
+    given = {name for name, value in session.given.items() if value is not None}
+    if of_shards := given - keywords_of(EncodeFilesOptions).keys():
+        raise UsageError(f"option {min(of_shards)!r} is for shards: give output, the directory of these")
+    if not inputs or "-" in inputs:
+        raise UsageError("encode takes the names of files: give some, and encode standard input with encode_iterable")
+    return encode_in_memory(model_of(options.tokenizer, inputs[0] if len(inputs) == 1 else inputs), options)
 
 
 def _written() -> Any:
@@ -101,10 +119,9 @@ def _written() -> Any:
 @command(
     group=USE,
     takes=EncodeCommandOptions,
-    python="encode_corpus",
     positional=("inputs", "tokenizer", "output"),
-    required=("inputs", "output"),
-    returns=_corpus,
+    required=("inputs",),
+    returns=_encoded,
     workers=ENCODING,
     works=_has_output,
     settled=_in_order,
@@ -122,12 +139,22 @@ def encode(session: Session) -> Any:
 
     A directory that holds some of these shards is completed; one that holds others is refused.
 
-    >>> encoded = bpe_pipeline.encode_corpus("corpus", tokenizer, "shards", shard_format="bin", workers=1)
+    >>> encoded = bpe_pipeline.encode("corpus", tokenizer, "shards", shard_format="bin", workers=1)
     >>> encoded.documents, encoded.tokens, encoded.shards[0].name
     (2, 5, 'shard-00000.bin')
 
+    Without `output`, the same ids are encoded in memory by threads, document by document: 2 or 4 bytes per id and up to
+    an eighth more, 8 bytes per document, and limited memory for the work.
+
+    >>> encoded = bpe_pipeline.encode("corpus", tokenizer)
+    >>> encoded.ids.tolist()
+    [257, 258, 259, 257, 259]
+    >>> [tokenizer.decode(document) for document in encoded]
+    ['lower<|endoftext|>', 'low<|endoftext|>']
+
     Returns:
-        What `shards.json` says: format, tokens, documents, shards with CRC-32.
+        What `shards.json` says: format, tokens, documents, shards with CRC-32. Without `output` the ids, where
+        documents end, and what was skipped or altered.
 
     Raises:
         UsageError: an option is unknown, wrong or means nothing for encoding, or the memory limit is too small.
@@ -137,6 +164,8 @@ def encode(session: Session) -> Any:
     """
     options = session.options
     if options.output is None:
+        if session.in_python:
+            return _in_memory(session)
         from bpe_pipeline.commands.encode_text import encode_texts
 
         paths = [parse_location(name) for name in options.inputs or ()]

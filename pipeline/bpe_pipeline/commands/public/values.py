@@ -44,6 +44,13 @@ class ValuesOptions(TrainOptions):
     dry_run: bool = False
 
 
+def facts() -> Any:
+    """Import the type of facts by name."""
+    from bpe_pipeline.reports.result import Facts
+
+    return Facts
+
+
 def tokenizer_of() -> Any:
     """Import what makes a tokenizer of what was trained."""
     from bpe_pipeline.commands.tokenizers import first_tokenizer

@@ -84,8 +84,9 @@ def align_chat(
     Rows whose roles do not alternate, whose last message is not an answer, or that have an answer that is null, are
     dropped: they have no messages.
 
+    >>> from bpe_pipeline.compat import align_chat
     >>> row = {"instruction": "Add.", "input": "1 2", "output": "3"}
-    >>> bpe_pipeline.align_chat(row)["messages"]
+    >>> align_chat(row)["messages"]
     [{'role': 'user', 'content': 'Add.\\n1 2'}, {'role': 'assistant', 'content': '3'}]
 
     Args:

@@ -31,5 +31,7 @@ def _encode_chat() -> Any:
 
 
 EXTENSION = Extension(
-    commands=_commands, functions={"align_chat": _align_chat, "encode_chat": _encode_chat}, directories={ROWS: _rows}
+    commands=_commands,
+    functions={"compat.align_chat": _align_chat, "encode_chat": _encode_chat},
+    directories={ROWS: _rows},
 )

@@ -15,7 +15,7 @@ def _tokenizer() -> Any:
     return first_tokenizer
 
 
-@command(group=TRAIN, takes=ParityCommandOptions, python="train_parity", positional=("languages",), returns=_tokenizer)
+@command(group=TRAIN, takes=ParityCommandOptions, positional=("languages",), returns=_tokenizer)
 def parity(session: Session) -> Any:
     """Train one vocabulary that compresses several languages alike.
 
@@ -31,12 +31,12 @@ def parity(session: Session) -> Any:
 
     >>> one = bpe_pipeline.import_counts({"aabb": 10}, output="runs/one")
     >>> two = bpe_pipeline.import_counts({"ccdd": 10}, output="runs/two")
-    >>> tokenizer = bpe_pipeline.train_parity({"one": one, "two": two}, vocab_size=259, output="runs/parity")
+    >>> tokenizer = bpe_pipeline.parity({"one": one, "two": two}, vocab_size=259, output="runs/parity")
     >>> tokenizer.merges
     [(b'b', b'b'), (b'd', b'd')]
 
     Returns:
-        The tokenizer; of several sizes the first (`merge_run` returns all).
+        The tokenizer; of several sizes the first (`merge` returns all).
 
     Raises:
         UsageError: for settings that do not fit the languages, or a memory limit that is too small.

@@ -26,12 +26,12 @@ def _commands() -> Any:
     return COMMANDS
 
 
-def _train_parity() -> Any:
+def _parity() -> Any:
     from bpe_pipeline.extensions.parity.commands import parity
 
     return parity
 
 
 EXTENSION = Extension(
-    commands=_commands, functions={"train_parity": _train_parity}, choosers={KIND: _languages}, report_section=_section
+    commands=_commands, functions={"parity": _parity}, choosers={KIND: _languages}, report_section=_section
 )
