@@ -231,7 +231,6 @@ def export(
     *,
     check: bool = ...,
     samples: AnyPath | Sequence[AnyPath] = ...,
-    push_to_hub: str | None = ...,
     bos_token: str | None = ...,
     eos_token: str | None = ...,
     pad_token: str | None = ...,

@@ -50,7 +50,6 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("hidden_size parameters", (0, -1, "x", [])),
     ("name", (5, b"x", [])),
     ("tokens", ("x", 0, 5)),
-    ("push_to_hub", (5, "x", [], b"x")),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
@@ -143,7 +142,7 @@ OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else u
     "Llama3Tokenizer": {"path": "ranks"},
     "GPT2Tokenizer": {"directory": "tokenizer"},
 }
-OTHER = {"push_to_hub", "encode_header"}  # needs a server, see tests/tokenizer/test_hub.py; reads only the role
+OTHER = {"encode_header"}  # reads only the role
 Subject = tuple[str, Callable[..., Any], dict[str, Any]]  # its name, and good arguments
 
 
