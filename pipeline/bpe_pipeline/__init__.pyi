@@ -152,8 +152,6 @@ def doctor(
     path: AnyPath,
     inputs: AnyPath | Sequence[AnyPath] | None = ...,
     *,
-    gates: AnyPath | None = ...,
-    compare: AnyPath | None = ...,
     counts: AnyPath | None = ...,
 ) -> Examined: ...
 

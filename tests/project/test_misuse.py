@@ -41,7 +41,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("run", (5, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
     ("output figures", (5, b"x", "", [], "a\0b")),
-    ("gates like", (5, b"x", "", [], "missing", "a\0b")),
+    ("like", (5, b"x", "", [], "missing", "a\0b")),
     ("inputs", (5, b"x", [5], [None], {"a": 1}, {"x"}, [], "", "missing.txt")),
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),

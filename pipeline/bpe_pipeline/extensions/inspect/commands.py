@@ -45,12 +45,8 @@ class DoctorOptions(Values):
     path: Location = argument("TOKENIZER", parse_location,
         "a tokenizer's directory or file, of this package or another's, or a run")
     inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
-        "text to compare runtimes on, besides hard strings, and to measure for --gates; names, such as en=PATH, are "
-        "languages; default: a sample of the corpus", "[NAME=]FILE...", flag="--sample",
-        words=True)
-    gates: Location | None = flag(None, parse_location,
-        "numbers with the worst values that pass, in YAML, JSON or TOML; release: a set of this package", "FILE")
-    compare: Location | None = flag(None, parse_location, "another tokenizer, for gates of `nsl`", "TOKENIZER")
+        "text to compare runtimes on, besides hard strings; default: a sample of the corpus", "FILE...",
+        flag="--sample", words=True)
     counts: Location | None = flag(None, parse_location,
         "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")
     strict: bool = flag(False, read.parse_flag, "advice makes the exit code 1, too, and what is not checked 3",
@@ -161,7 +157,6 @@ def doctor(session: Session) -> Any:
     \b
     bpe-pipeline doctor runs/a/tokenizer
     bpe-pipeline doctor downloaded/model --sample unseen.txt --json
-    bpe-pipeline doctor runs/a --gates release.yaml --sample en=dev.en sw=dev.sw
 
     >>> examined = bpe_pipeline.doctor("my-tokenizer")
     >>> examined.of("wrong")
@@ -180,8 +175,7 @@ def doctor(session: Session) -> Any:
     with checking():
         from bpe_pipeline.extensions.inspect.doctor import doctor
 
-        samples, gates, other = options.inputs or (), options.gates, options.compare
-        examined = doctor(options.path, samples, options.counts, session.listener, gates, other)
+        examined = doctor(options.path, options.inputs or (), options.counts, session.listener)
         return replace(examined, strict=options.strict)
 
 
