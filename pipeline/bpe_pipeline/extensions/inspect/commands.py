@@ -1,10 +1,9 @@
 """Commands that look at tokenizers: explain, diff, doctor."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import MISSING, replace
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import INSPECT, Session, checking, command
 from bpe_pipeline.commands.public.values import as_given, parse_tokenizer
 from bpe_pipeline.run import values as read
@@ -23,8 +22,6 @@ class ExplainOptions(Values):
     text: str = argument("TEXT", as_given, "str or bytes", keyword=str | bytes)
     tokenizer: Location = flag(MISSING, parse_tokenizer, "a tokenizer directory, tokenizer.json, or a run", "DIR",
         keyword=AnyPath | Any)
-    html: Location | None = flag(None, parse_location, "write a page instead of printing", "FILE", command_only=True)
-    overwrite: bool = flag(False, read.parse_flag, "replace a file that exists", command_only=True)
 
 
 class DiffOptions(Values):
@@ -72,18 +69,7 @@ def _examined() -> Any:
     return Examined
 
 
-def _check_explain(options: ExplainOptions, _: Mapping[str, Any]) -> None:
-    if options.overwrite and options.html is None:
-        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
-
-
-@command(
-    group=INSPECT,
-    takes=ExplainOptions,
-    positional=("text", "tokenizer"),
-    returns=_explanation,
-    check=_check_explain,
-)
+@command(group=INSPECT, takes=ExplainOptions, positional=("text", "tokenizer"), returns=_explanation)
 def explain(session: Session) -> Any:
     """Print why TEXT has its ids.
 
@@ -92,7 +78,7 @@ def explain(session: Session) -> Any:
 
     \b
     bpe-pipeline explain --tokenizer runs/a 'Hello world'
-    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --json
 
     >>> [pre_token] = bpe_pipeline.explain("lower", tokenizer).pre_tokens
     >>> [(merge.rank, merge.left, merge.right) for merge in pre_token.merges]
@@ -107,12 +93,9 @@ def explain(session: Session) -> Any:
         UsageError: the text or the tokenizer has another type.
         InputError: the tokenizer at the path cannot be read.
     """
-    from bpe_pipeline.extensions.inspect import explain as story
+    from bpe_pipeline.extensions.inspect.explain import explain
 
-    options = session.options
-    if options.html is None:
-        return story.explain(options.text, options.tokenizer)
-    return story.write_page(options.text, options.tokenizer, options.html, overwrite=options.overwrite)
+    return explain(session.options.text, session.options.tokenizer)
 
 
 @command(group=INSPECT, takes=DiffOptions, positional=("first", "second", "inputs"), returns=_compared)
