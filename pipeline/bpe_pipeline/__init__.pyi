@@ -254,7 +254,6 @@ def extend(
     base: AnyPath,
     run: AnyPath,
     *,
-    replace_scripts: str | Sequence[str] = ...,
     add: int | str | None = ...,
     first_id: int | str | None = ...,
     stop_at_saving: float | str | None = ...,
@@ -265,11 +264,7 @@ def extend(
     output: AnyPath | None = ...,
     min_frequency: int | str | None = ...,
     whole_characters: bool = ...,
-    superword_pattern: str | None = ...,
-    superword_words: int | str = ...,
-    superword_colon: bool = ...,
     added_special_tokens: str | Sequence[str] = ...,
-    part: str | None = ...,
 ) -> Extended: ...
 
 def import_counts(

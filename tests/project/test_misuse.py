@@ -54,7 +54,6 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
     ("weights", (5, "x", ["x"], [None], [1, 2, 3], [-1], {"a": 1})),
-    ("replace_scripts", (3, [None], b"x", "Latin,", "Klingon", {"a": 1})),
     ("temperature temperatures", (0.5, "x", [None], b"2", {"a": 1})),
     ("shares", (5, "x", [5], {"one": 0}, {"one": "x"}, {"other": "10%"})),
     ("text", (5, None, ["x"], {"x": 1}, 1.5)),

@@ -1,7 +1,7 @@
 """What `extend` and `prune` share, and what a tokenizer was made from: made-from.json next to its files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,7 +14,6 @@ from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.extensions.adapt.extend_worker import PLAN_NAME
 from bpe_pipeline.extensions.adapt.prune_worker import MAP_NAME, REMOVED_NAME
-from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.run.directory import Directory, Kind
 from bpe_pipeline.run.ids import MAX_IDS
 from bpe_pipeline.run.manifest import Run, refuse_other_options
@@ -95,12 +94,6 @@ def changing(
         origin = change.origin(change.counted(executor))
         with _claimed(directory, origin, base=change.base, overwrite=options.overwrite):
             yield runner, directory.location
-
-
-def staying_ids(removed: Set[int], vocabulary: Vocabulary) -> dict[int, int]:
-    """Return the ids of a changed vocabulary that no removed token had, each as itself."""
-    ids = (*vocabulary.tokens, *vocabulary.special_tokens.values())
-    return {id_: id_ for id_ in ids if id_ not in removed}
 
 
 def left_out_of_settings(base: Location, new_of: Mapping[int, int]) -> str:
