@@ -89,10 +89,8 @@ def prune(session: Session) -> Any:
     """
     from bpe_pipeline.extensions.adapt.prune import result_of, run_prune
 
-    options = session.options
-    staying = {name: getattr(options, name) for name in ("keep", "min_count", "protect", "keep_ids")}
-    pruned = run_prune(options.base, options.run, staying, options, session.executor, session.listener)
-    return result_of(pruned, options.output), pruned
+    pruned = run_prune(session.options, session.executor, session.listener)
+    return result_of(pruned, session.options.output), pruned
 
 
 COMMANDS = (extend, prune)

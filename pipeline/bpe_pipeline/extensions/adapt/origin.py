@@ -8,19 +8,16 @@ from typing import Any
 
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.base.units import parse_whole_number
 from bpe_pipeline.counts.counted import Counted, require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.extensions.adapt.extend_worker import PLAN_NAME
 from bpe_pipeline.extensions.adapt.prune_worker import MAP_NAME, REMOVED_NAME
 from bpe_pipeline.run.directory import Directory, Kind
-from bpe_pipeline.run.ids import MAX_IDS
 from bpe_pipeline.run.manifest import Run, refuse_other_options
-from bpe_pipeline.run.options import OutputOptions, flag_of
+from bpe_pipeline.run.options import OutputOptions
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.run.stored import stored
-from bpe_pipeline.run.values import argument
 from bpe_pipeline.shards.manifest import tokenizer_fingerprint
 from bpe_pipeline.storage import Location, absolute, same_location
 from bpe_pipeline.tokenizer.formats.changed import CHANGED_NAMES, ids_left_out
@@ -104,11 +101,6 @@ def left_out_of_settings(base: Location, new_of: Mapping[int, int]) -> str:
         if listed
         else ""
     )
-
-
-def whole_number(name: str, value: object, at_least: int = 0) -> int:
-    """Read the value of an option that is a number of ids; `UsageError` naming the option."""
-    return argument(flag_of(name), value, parse_whole_number(at_least, MAX_IDS))
 
 
 @contextmanager
