@@ -59,7 +59,7 @@ def of_reports(browser: Any, home: Path, images: Path) -> None:
 
 
 def of_figures(browser: Any, home: Path, images: Path) -> None:
-    """Take pictures of the figures of a sweep, of an extension, of chat data and of languages that choose in turns."""
+    """Take pictures of the figures of a sweep, of chat data and of languages that choose in turns."""
     unseen = []
     for name, text in {"en": "english", "code": "c-code"}.items():
         documents = (home / "corpus" / f"{text}.txt").read_text(encoding="utf-8").split("<|endoftext|>")
@@ -69,8 +69,6 @@ def of_figures(browser: Any, home: Path, images: Path) -> None:
         unseen += ["--held-out", f"unseen-{name}.txt"]
     weights = ["--weight", "en=1,4", "--weight", "code=1,4"]
     _run(home, "sweep", "en", "code", *weights, *unseen, "--vocab-size", "4k,8k,16k", "--output", "sweep")
-    _run(home, "count", "corpus/japanese.txt", "--like", "en", "--output", "more")
-    _run(home, "extend", "en", "more", "--add", "16k", "--dry-run", "--html", "extend.html")
     answers = (home / "corpus" / "english.txt").read_text(encoding="utf-8").split("\n\n")[:3000]
     rows = [
         json.dumps({"instruction": "Go on.", "input": "", "output": answer}) for answer in answers if answer.strip()
@@ -84,7 +82,6 @@ def of_figures(browser: Any, home: Path, images: Path) -> None:
     parts = {
         "parity": ("parity/report.html", "#parts"),
         "sweep": ("sweep/sweep.html", ".plots"),
-        "extend": ("extend.html", "figure"),
         "chat": ("chat.html", ".plots"),
     }
     for name, (page, selector) in parts.items():

@@ -151,8 +151,6 @@ def doctor(
     path: AnyPath,
     inputs: AnyPath | Sequence[AnyPath] | None = ...,
     *,
-    gates: AnyPath | None = ...,
-    compare: AnyPath | None = ...,
     counts: AnyPath | None = ...,
 ) -> Examined: ...
 
@@ -252,7 +250,6 @@ def export(
     *,
     check: bool = ...,
     samples: AnyPath | Sequence[AnyPath] = ...,
-    push_to_hub: str | None = ...,
     bos_token: str | None = ...,
     eos_token: str | None = ...,
     pad_token: str | None = ...,
@@ -278,7 +275,6 @@ def extend(
     base: AnyPath,
     run: AnyPath,
     *,
-    replace_scripts: str | Sequence[str] = ...,
     add: int | str | None = ...,
     first_id: int | str | None = ...,
     stop_at_saving: float | str | None = ...,
@@ -289,11 +285,7 @@ def extend(
     output: AnyPath | None = ...,
     min_frequency: int | str | None = ...,
     whole_characters: bool = ...,
-    superword_pattern: str | None = ...,
-    superword_words: int | str = ...,
-    superword_colon: bool = ...,
     added_special_tokens: str | Sequence[str] = ...,
-    part: str | None = ...,
 ) -> Extended: ...
 
 def import_counts(

@@ -41,7 +41,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("run shards", (5, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
     ("output figures", (5, b"x", "", [], "a\0b")),
-    ("gates like", (5, b"x", "", [], "missing", "a\0b")),
+    ("like", (5, b"x", "", [], "missing", "a\0b")),
     ("inputs", (5, b"x", [5], [None], {"a": 1}, {"x"}, [], "", "missing.txt")),
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
@@ -50,12 +50,10 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("hidden_size parameters", (0, -1, "x", [])),
     ("name", (5, b"x", [])),
     ("tokens", ("x", 0, 5)),
-    ("push_to_hub", (5, "x", [], b"x")),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
     ("weights", (5, "x", ["x"], [None], [1, 2, 3], [-1], {"a": 1})),
-    ("replace_scripts", (3, [None], b"x", "Latin,", "Klingon", {"a": 1})),
     ("temperature temperatures", (0.5, "x", [None], b"2", {"a": 1})),
     ("shares", (5, "x", [5], {"one": 0}, {"one": "x"}, {"other": "10%"})),
     ("text", (5, None, ["x"], {"x": 1}, 1.5)),
@@ -144,7 +142,7 @@ OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else u
     "Llama3Tokenizer": {"path": "ranks"},
     "GPT2Tokenizer": {"directory": "tokenizer"},
 }
-OTHER = {"push_to_hub", "encode_header"}  # needs a server, see tests/tokenizer/test_hub.py; reads only the role
+OTHER = {"encode_header"}  # reads only the role
 Subject = tuple[str, Callable[..., Any], dict[str, Any]]  # its name, and good arguments
 
 

@@ -1,4 +1,4 @@
-"""Pages in a browser, of reports, chat rows, `sweep` and `explain`, fit, can be read and reached, request nothing."""
+"""Pages in a browser, of reports, chat rows and `sweep` fit, can be read and reached, request nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 from browser import COLLISIONS, too_low_contrasts, wait_for
-from peers import generated_text
 
 import bpe_pipeline
 from bpe_pipeline.extensions.chat.lengths import Conversations
 from bpe_pipeline.extensions.chat.page import ChatReport
-from bpe_pipeline.extensions.inspect.explain import page
 from bpe_pipeline.extensions.sweep import page as sweep_page
 from bpe_pipeline.extensions.sweep.rule import ForModel, recommend
 from bpe_pipeline.extensions.sweep.sweep_worker import Measured, Point
@@ -66,12 +64,6 @@ def _of_rows(_: Path) -> str:
     return ChatReport({**facts, "skipped_or_altered": [f"5 conversations dropped (first: {HOSTILE})"] * 3}).page()
 
 
-def _of_a_text(_: Path) -> str:
-    tokenizer = bpe_pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
-    text = f"the low <|endoftext|> {HOSTILE} {'long' * 60} привет 東京 \x00\t\n {generated_text(2, 20)}"
-    return page(bpe_pipeline.explain(text, tokenizer), "runs/a")
-
-
 @contextmanager
 def opened(browser: Any, page: Path, width: int = 1280, scheme: str = "light") -> Iterator[Any]:
     """Open a page, which must request only itself and run nothing that its texts hold."""
@@ -99,7 +91,7 @@ def require_fit(view: Any) -> None:
 OTHERS = [pytest.param(*view, marks=pytest.mark.slow) for view in ((390, "light"), (1280, "light"), (1280, "dark"))]
 
 
-@pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_rows, _of_a_text])
+@pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_rows])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), *OTHERS])
 def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, reported, browser, tmp_path) -> None:
     page = tmp_path / "page.html"

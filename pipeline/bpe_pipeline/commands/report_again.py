@@ -181,7 +181,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
     text = text_of(run)
     if extras.held_out:
-        choice, files = choice_of(extras.held_out, "--held-out")
+        choice, files = choice_of(extras.held_out)
         trained_on, description = _about_held_out(split_names(extras.held_out)[1], files, text.files)
     else:
         choice = Choice(choose(text.files, SAMPLE_BYTES), text.names)

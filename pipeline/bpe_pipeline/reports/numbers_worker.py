@@ -209,7 +209,7 @@ def _sample(
     )
 
 
-def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str] = ()) -> tuple[SampleText, str]:
+def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str]) -> tuple[SampleText, str]:
     """Return the texts to measure, without special tokens, and what differs between files of languages, in words."""
     named = {**source_names([one.path for one in drawn]), **choice.names}
     # Special tokens are not words, and other tokenizers have other ones.

@@ -104,7 +104,7 @@ def all_numbers(numbers: Numbers, sample: Sample) -> Table:
         ratios = (nsl.shown(one.nsl[""]) if one.nsl else None for one in against)
         rows.insert(0, (f"{nsl.title} (nsl)", "", *ratios, *(_between(nsl, one.interval) for one in against)))
     names = [name for name, _ in numbers.tokenizers]
-    note = "In brackets the name in JSON and gates; the reference page of numbers defines each."
+    note = "In brackets the name in JSON; the reference page of numbers defines each."
     if against:
         note += " Less: what this tokenizer has less the other one, in 95 % of the samples of the documents, if many."
     headers = ("number", *names, *(f"less {name}" for name in names[1:]))

@@ -175,7 +175,7 @@ def parse_first_stage(value: object) -> int | str:
     try:
         return parse_whole_number(1, MAX_IDS)(value)
     except ValueError as error:
-        expected = f"{error.args[0]}, or a share such as 80% (superwords for a tokenizer: extend --superword-pattern)"
+        expected = f"{error.args[0]}, or a share such as 80%"
         raise ValueError(expected, *error.args[1:]) from None
 
 

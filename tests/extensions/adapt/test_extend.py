@@ -89,7 +89,7 @@ def test_merges_and_ids_are_those_of_the_definition(
     assert all(list(one.old_ids) == [base.ids[token] for token in base.merged(one.token)] for one in learned.new)
     encoders = old.encoder(), extended(old, learned).encoder()
     totals = [sum(len(one.encode_pre_tokens([pre_token])) * n for pre_token, n in counter.items()) for one in encoders]
-    assert [learned.before, learned.after] == totals
+    assert [learned.tokens[0], learned.after] == totals
     fires = {(base.ids.get(left), base.ids.get(right)) for left, right, _ in expected.merges}
     for text in (*texts, *counter):
         before, after = (one.encode_pre_tokens([text]) for one in encoders)
@@ -111,7 +111,7 @@ def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
     names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids", "tokens_after"]
     row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257], 12]
     assert pq.read_table(tmp_path / PLAN_NAME).to_pylist() == [dict(zip(names, row, strict=True))]
-    assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
+    assert (learned.exhausted, learned.tokens[0], learned.after) == (True, 15, 12)
     write_table((_learn(SMALL, {"\u00e9\u00e8 x".encode(): 3}, 5, tmp_path), tmp_path))
     tokens, texts = (pq.read_table(tmp_path / PLAN_NAME)[name].to_pylist() for name in ("token", "text"))
     assert tokens[-1] == "\u00e9\u00e8 x".encode()

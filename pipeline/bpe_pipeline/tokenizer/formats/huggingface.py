@@ -81,12 +81,6 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
 
 
-def recut_settings(config: dict[str, Any], model: Model) -> str:
-    """Return tokenizer_config.json for a tokenizer.json that has the pattern of `model` now."""
-    config |= {"tokenizer_class": _ANY_CLASS, PATTERN_KEY: model.pattern.expression}
-    return json.dumps(config, ensure_ascii=False, indent=2) + "\n"
-
-
 def _reasons_against(model: Model) -> Iterator[str]:
     for text in model.vocabulary.special_tokens if model.whole_pre_tokens else ():
         if could_be_whole_pre_token(text, model.preparation.rule_of(text)):
