@@ -24,7 +24,7 @@ COMMANDS = """
     train |text| --output |log| --vocab-size 300 --special-token |token| --log-json
     train |text| --output |cut| --vocab-size 270 --pattern |pattern|
     train |text| --output |plan| --dry-run
-    train |text| --output |run| --special-token |token| --print-config
+    train |text| --output |run| --special-token |token| --vocab-size 300 --dry-run
     train |text| --pattern |broken|
     train |text| --input-format |literal|
     train |absent|

@@ -210,7 +210,7 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("script", "code", "named"), [
     *((f"bpe {words} >/dev/full", 1, "standard output cannot be written: No space left on device") for words in (
-        "--version", "--help", "train --print-config", "train a.txt --vocab-size 260 --output run --quiet",
+        "--version", "--help", "train --dry-run", "train a.txt --vocab-size 260 --output run --quiet",
         "train a.txt --vocab-size 260 --output run --log-json")),
     ("mkdir d; cd d; rmdir ../d; bpe train a.txt --output $OLDPWD/x", 1, "the working directory is gone (No such"),
     *(("bpe train ''", 2, "INPUT"), (r"bpe train $'caf\xe9.txt'", 2, "rename it")),
