@@ -102,7 +102,7 @@ def test_directory_that_was_changed_is_found(home: Home) -> None:
 
 def test_merges_of_the_chooser_are_described_and_verified(home: Home) -> None:
     assert "longest token  3\n" in home.printed("info", "short")
-    assert "merges     9, of at most 3 bytes, when learned again" in home.printed("verify", "short")
+    assert "merges     9; the checksum is right" in home.printed("verify", "short")
 
 
 def test_section_is_in_the_report(home: Home) -> None:

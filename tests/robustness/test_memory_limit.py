@@ -187,25 +187,6 @@ print(forecast.merging_bytes(shape, merges, threads=threads, compact=compact and
 """
 
 
-_REPLAYED = f"""{_PRE_TOKENS}
-columns = columns_of([source.randbytes(9).translate(letters) for _ in range(60_000)])
-engine = _core.MergeEngine()
-engine.add(*columns)
-made = engine.run(1500, MergeRules())
-_core.give_back_memory()
-grown = growth()
-replay = _core.MergeReplay(MergeRules(), bytes(GPT2_BYTES), made.left, made.right, made.counts, made.joined,
-                           exhausted=False, budget_bytes=int(sys.argv[1]))
-readings, more = 0, True
-while more:
-    replay.add(columns)
-    more = replay.next_reading()
-    readings += 1
-assert replay.wrong() is None
-print(readings, grown())
-"""
-
-
 _COMBINED = """
 import sys
 from pathlib import Path
@@ -231,14 +212,6 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:
         assert counter.rows >= 14 * 59_000
-
-
-@needs_peaks
-def test_the_streamed_replay_keeps_to_its_budget_when_it_divides_pairs() -> None:
-    """Apart from the budget it takes half a MiB for the merges."""
-    readings, grown = map(int, script(_REPLAYED, MIB).split())
-    assert readings > 3
-    assert grown <= 2 * MIB
 
 
 _REPEATED = """

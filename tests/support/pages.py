@@ -55,7 +55,7 @@ _QUOTED = re.compile(r"'[^']*'|\\\n")  # what a shell takes as it is, and a line
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
     r"^(?:(?:counting|combining|merging)(?: superwords)?|encoding(?: pre-tokens)?|ordering documents|writing shards|"
-    r"reading|importing|replaying|joining|pruning|measuring): |checking \S+ \S+ \.\.\.$"
+    r"reading|importing|joining|pruning|measuring): |checking \S+ \S+ \.\.\.$"
 )
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),

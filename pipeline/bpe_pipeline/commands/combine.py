@@ -16,15 +16,15 @@ from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
+from bpe_pipeline.counts import sum_worker
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
 from bpe_pipeline.counts.count import input_bytes
 from bpe_pipeline.counts.counted import as_counted, require_counted
 from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from bpe_pipeline.counts.elsewhere import take_counts, take_part
+from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.merges import replay_worker
-from bpe_pipeline.merges.replay_worker import SumTask
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import fingerprint
@@ -116,7 +116,7 @@ def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:
         return round(sum(one.bytes * Fraction(*one.weight) for one in known))
     if counted.statistics.counted_bytes and not stored.weighted:
         return counted.statistics.counted_bytes
-    return executor.one(replay_worker.add_up, SumTask(*run.counter, COMBINE_BYTES)).bytes if needed else 0
+    return executor.one(sum_worker.text_bytes, SumTask(*run.counter, COMBINE_BYTES)) if needed else 0
 
 
 def run_part(location: Location, every: int, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:

@@ -1,18 +1,17 @@
 """`parity`: a new run with the sum of the counts of several languages, and its merges, which they take turns to choose.
 
 The merges are learned from the counts of each language, where they are stored. `Languages` is the chooser of such a
-run: how its merges are learned, verified, reported and described.
+run: how its merges are learned, reported and described.
 """
 
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.commands.combine import (
     Combination,
@@ -32,10 +31,7 @@ from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.parity import KIND, measured, parity_worker
 from bpe_pipeline.extensions.parity.options import ParityOptions
 from bpe_pipeline.extensions.parity.parity_worker import Language, Parity, characters, read_settings, uneven
-from bpe_pipeline.merges import merge, merge_worker
 from bpe_pipeline.merges.chooser import Chooser
-from bpe_pipeline.merges.merge import Learning
-from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.merges.merge_worker import Learner
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
@@ -43,7 +39,6 @@ from bpe_pipeline.run.directory import RUN
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
-from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.source import Source, Weighted
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.storage import Location, absolute, location, parse_location, same_location
@@ -73,26 +68,6 @@ class Languages(Chooser):
         settings = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parity.settings.items())
         dev = {"dev": list(map(str, parity.dev))} if parity.dev else {}
         return {"languages": list(map(str, parity.languages)), **dev, "parity": settings}
-
-    def verify(self, runner: Runner, run: Run, learning: Learning) -> tuple[MergeList, str]:
-        """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
-        executor, started = runner.executor, time.monotonic()
-        task = merge.task_of(runner, learning, require_counted(run, executor), run.manifest.options_of())
-        stored = executor.one(merge_worker.read, learning.merges)
-        if stored is None:
-            raise RunDirectoryError(f"{task.output} belongs to another run; remove it and run merge again")
-        task = replace(task, merges=len(stored) + stored.exhausted)
-        with runner.reporting("replaying", len(stored), "merges") as advance:
-            again = executor.one(parity_worker.learn_again, (self.parity, task), advance)
-        for name in ("left", "right", "counts", "joined", "choices", "exhausted"):
-            if getattr(stored, name) != getattr(again, name):
-                raise RunDirectoryError(
-                    f"{task.output} differs from what is learned again from the languages' counts: its {name}; "
-                    "remove it and run merge again"
-                )
-        end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
-        took = f"{time.monotonic() - started:.1f} s"
-        return stored, f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
 
 
 def run_parity(

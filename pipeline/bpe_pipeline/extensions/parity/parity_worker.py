@@ -15,10 +15,9 @@ from bpe_pipeline import _core
 from bpe_pipeline.base.errors import RunDirectoryError, TrainingError, UsageError, unfit
 from bpe_pipeline.base.units import format_count, parse_whole_number
 from bpe_pipeline.counts.counter_file import Columns, CounterFile, as_batch, open_counter
-from bpe_pipeline.executors.worker import report_totals
 from bpe_pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from bpe_pipeline.merges.merge_list import Choices, MergeList
-from bpe_pipeline.merges.merge_worker import MergeTask, OnMerged, as_list
+from bpe_pipeline.merges.merge_worker import MergeTask, OnMerged
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.storage import Location, parse_location
@@ -131,13 +130,6 @@ def learn(
         on_merged(training.result, _choices(training))
     on_merged(training.result, _choices(training))
     return training.result, _choices(training)
-
-
-def learn_again(parity_and_task: tuple[Parity, MergeTask]) -> MergeList:
-    """Learn the merges from nothing and return them; raises as learning does."""
-    parity, task = parity_and_task
-    threads, report = way_of(parity, task).threads, report_totals()
-    return as_list(*learn(parity, task, threads, None, lambda result, _: report(len(result.counts))))
 
 
 def _counter_of(language: Language) -> CounterFile:

@@ -25,18 +25,19 @@ from bpe_pipeline.commands.report import counters_of, text_of
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.listing import files_in_both, find_files
 from bpe_pipeline.corpus.sampling import choose
+from bpe_pipeline.counts import sum_worker
 from bpe_pipeline.counts.combine import COMBINING
 from bpe_pipeline.counts.counted import require_counted
+from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.sweep.mixtures import Candidate, Mixture, evened_mixtures, mixtures_of
 from bpe_pipeline.extensions.sweep.options import SweepOptions
 from bpe_pipeline.extensions.sweep.page import LessText, Swept, labels, overlaps_of, write_table
 from bpe_pipeline.extensions.sweep.rule import ForModel, Recommendation, rate, recommend
 from bpe_pipeline.extensions.sweep.sweep_worker import Point, SourceCounter, SweepTask, measure
-from bpe_pipeline.merges import merge, merge_worker, replay_worker
+from bpe_pipeline.merges import merge, merge_worker
 from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.merges.merge_worker import MergeTask
-from bpe_pipeline.merges.replay_worker import SumTask
 from bpe_pipeline.reports.figure_files import require_figures
 from bpe_pipeline.reports.measure import source_names
 from bpe_pipeline.reports.result import plain
@@ -304,8 +305,8 @@ def _sources(
         counters.append((name, *run.counter))
     workers = broker.reserve(asked=worker_count(options.workers, len(counters)))
     tasks = [SumTask(path, mark, workers.bytes) for _, path, mark in counters]
-    sums = dict(executor.run(replay_worker.add_up, tasks, at_once=workers.count))
-    return [SourceCounter(*one, sums[index].bytes) for index, one in enumerate(counters)]
+    sums = dict(executor.run(sum_worker.text_bytes, tasks, at_once=workers.count))
+    return [SourceCounter(*one, sums[index]) for index, one in enumerate(counters)]
 
 
 def _learn(sweep: _Sweep, mixtures: Sequence[Mixture]) -> list[Learned]:
