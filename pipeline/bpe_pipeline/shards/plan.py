@@ -240,7 +240,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     judge = DocumentJudge.of(vars(options))
     reading: dict[str, Any] = {"judge": judge, "ending": int(bool(separator)), "text_field": options.text_field}
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
-    if model.is_prepared:  # a stretch is prepared as a whole
+    if model.is_rewritten:  # a stretch is prepared as a whole
         cutting = replace(cutting, automaton=None, whole_documents=True)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
