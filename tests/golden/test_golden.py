@@ -84,7 +84,13 @@ def _parity(home: Path, texts: list[Path], counting: list[str], merging: list[st
     runs = [home / f"run-{number}" for number in range(3)]
     for path, text in zip(runs, texts, strict=True):
         _command("count", text, *counting, output=path)
-    dev = [*runs[1:], runs[0]] if how[0] == "dev" else []
+    dev = (
+        [*runs[1:], runs[0]]
+        if how[0] == "dev"
+        else []
+        if {"--ratio", "--temperature", "--share"} & {*merging}
+        else runs
+    )
     (home / "how.yaml").write_text(json.dumps(named(PARITY, merging)))  # which have no flags
     flags = itertools.takewhile(lambda word: word not in PARITY, merging)
     measured = (word for one in dev for word in ("--dev", one))

@@ -84,7 +84,7 @@ def test_a_suffix_that_says_nothing_about_numbers_is_an_error(typed):
         resolve(typed)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+@pytest.mark.parametrize("name", [preset.name for preset in PRESETS.values() if preset.numbers])
 @pytest.mark.parametrize(
     ("suffix", "pre_tokens"),
     [("digits1", "1 2 3 4 5"), ("digits2", "12 34 5"), ("digits4", "1234 5"), ("digits-from-right", "12 345")],

@@ -239,6 +239,14 @@ _PRESETS = (
         read_alike_by=("tokenizers", "tiktoken"),
     ),
     Preset(
+        name="bloom",
+        help="splits at white space and at the signs of many scripts, nowhere else: BLOOM's and BLOOMZ's",
+        expression=r" ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+",
+        aliases=("bloomz",),
+        published_as=" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+",  # a set inside a class
+        llama_cpp_differs="its bloom was not compared with ours",
+    ),
+    Preset(
         name="none",
         help="leaves each document whole",
         expression=r"(?s:.+)",

@@ -88,7 +88,18 @@ def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, t
 
 def test_configuration_file_has_what_flags_do_not(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "how.toml").write_text("window = '1k'\nalpha = 1.5\nglobal-merges = 20\nvocab_size = 316")
-    words = [runs["en"], runs["sw"], "--config", tmp_path / "how.toml", "--output", tmp_path / "p"]
+    words = [
+        runs["en"],
+        runs["sw"],
+        "--dev",
+        runs["en"],
+        "--dev",
+        runs["sw"],
+        "--config",
+        tmp_path / "how.toml",
+        "--output",
+        tmp_path / "p",
+    ]
     succeeded(run("parity", *words))
     merges, _ = expected(60, global_merges=20, window=1000, alpha=1.5)
     assert Tokenizer.load(tmp_path / "p").merges == merges

@@ -1,6 +1,7 @@
 """What `info` and the report say of languages that chose the merges."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,11 @@ def test_bytes_and_tokens_of_a_mixture_are_called_weighted_unless_other_texts_ar
     dev = [word for text in texts for word in ("--dev", text)]
     assert "weighted bytes  weighted tokens" in succeeded(run(*words, "--output", tmp_path / "x")).stdout
     assert "weighted bytes" not in succeeded(run(*words, *dev, "--output", tmp_path / "y")).stdout
+
+
+def test_a_language_that_chose_hardly_any_merge_is_warned_of(runs: dict[str, Path], tmp_path: Path) -> None:
+    words = ["parity", runs["en"], runs["sw"], "--ratio", "1", "--ratio", "1000", "--vocab-size", 256 + 60]
+    warned = succeeded(run(*words, "--output", tmp_path / "run")).stderr
+    assert re.search(
+        r"of 60 merges few were chosen by (en|sw) 0: the vocabulary compresses other languages; give --dev", warned
+    )

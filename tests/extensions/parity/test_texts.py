@@ -50,8 +50,8 @@ def test_texts_are_counted_next_to_the_output(home: Path) -> None:
 def test_runs_are_shown_as_they_are_named_and_told_apart_by_the_directories_above_them(home: Path) -> None:
     for name in ("en", "sw"):
         shutil.copytree(home / "fair-languages" / name, home / "counted" / name / "run")
-    words = ("parity", "counted/en/run/", "./counted/sw/run", "--vocab-size", 285, "--output", "unnamed", "--json")
-    done = json.loads(succeeded(run(*words, cwd=home)).stdout)
+    words = ["parity", "counted/en/run/", "./counted/sw/run", "--ratio", 1, "--ratio", 1, "--vocab-size", 285]
+    done = json.loads(succeeded(run(*words, "--output", "unnamed", "--json", cwd=home)).stdout)
     assert done["corpus"]["source"] == "counted/en/run + counted/sw/run, merged by parity"
     languages = json.loads(succeeded(run("info", "unnamed", "--json", cwd=home)).stdout)["languages"]
     assert [one.partition(" (")[0] for one in languages] == ["en/run", "sw/run"]
@@ -144,6 +144,6 @@ def test_dev_texts_of_different_length_are_named(languages: dict[str, Path], tmp
 
 def test_texts_are_counted_with_the_options_of_the_command(tmp_path: Path) -> None:
     write(tmp_path, en=ENGLISH * 60, sw=SWAHILI * 55)
-    words = ("parity", "en=en.txt", "sw=sw.txt", "--normalize", "nfc", "--vocab-size", 290, "--output", "from-texts")
-    succeeded(run(*words, cwd=tmp_path))
+    words = ["parity", "en=en.txt", "sw=sw.txt", "--ratio", 1, "--ratio", 1, "--normalize", "nfc", "--vocab-size", 290]
+    succeeded(run(*words, "--output", "from-texts", cwd=tmp_path))
     assert manifest.require(tmp_path / "from-texts").manifest.counting["normalize"] == "nfc"

@@ -5,6 +5,7 @@ run: how its merges are learned, reported and described.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -46,6 +47,7 @@ from bpe_pipeline.tokenizer.export import Trained
 
 Named = Sequence[tuple[str, Location]]
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+_LEAST_SHARE = 0.01  # of the merges, that a language should choose
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ def run_parity(
     compare_plain, mixture = settings.get("compare_plain"), settings.get("mixture")
     settings = read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
+    _require_measure(languages, dev, settings.get("ratio"), mixture)
     require_addable(runs, listener)
     names = [name for name, _ in languages]
     mixed = weigh([home for _, home in languages], (), executor, mixture, names)
@@ -114,7 +117,40 @@ def run_parity(
     if compare_plain:
         _make_plain(mixed, given, executor, listener)
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
-    return run_merge(summary.directory, _merging_of(given), executor, listener)
+    merged = run_merge(summary.directory, _merging_of(given), executor, listener)
+    _warn_of_silent_languages(names, merged[1], listener)
+    return merged
+
+
+def _require_measure(languages: Named, dev: Named, ratio: Any, mixture: Any) -> None:
+    """Raise `UsageError` for fewer than two languages, and where nothing says what 'alike' means for them.
+
+    Counts of different texts say how much text a language has, not how well it is compressed: the language with the
+    most text would choose nearly all merges.
+    """
+    if len(languages) < 2:
+        raise UsageError("parity lets several languages choose merges: give two RUNs or more, or use `merge` for one")
+    if not dev and not ratio and mixture is None:
+        raise UsageError(
+            "parity needs a measure of the languages: give --dev with the same text in each language (RUNs that are "
+            "translations of one another are named as --dev, too), --ratio for each, or --temperature"
+        )
+
+
+def _warn_of_silent_languages(names: Sequence[str], trained: Trained, listener: Listener) -> None:
+    """Warn of languages that chose less than `_LEAST_SHARE` of the merges: hardly a token is theirs."""
+    choices = trained.merges(max(trained.options.vocab_size)).choices
+    chosen = Counter[int](() if choices is None else choices.columns[parity_worker.LANGUAGE])
+    total = chosen.total()
+    few = [f"{name} {chosen[at]:,}" for at, name in enumerate(names) if chosen[at] < _LEAST_SHARE * total]
+    if few:
+        listener(
+            Notice(
+                "warning",
+                f"of {total:,} merges few were chosen by {', '.join(few)}: the vocabulary compresses other languages; "
+                "give --dev texts that say the same in each language, or other --ratio or --share",
+            )
+        )
 
 
 def _read_named(words: Sequence[str], what: str) -> dict[str, Location] | None:
