@@ -20,7 +20,7 @@ CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens mask_history preserve_thinking", ("yes", 0, 1, None)),
     ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
-    ("compare_plain keep_ids", ("yes", 0, 1)),
+    ("keep_ids", ("yes", 0, 1)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     ("overwrite whole_characters", ("yes", 0, 1)),
     ("bos eos whole_pre_tokens", ()),

@@ -26,7 +26,7 @@ def verdict(
 
     skipped: input that was skipped or altered. answers: of extensions, which replace all but what held-out text says.
 
-    The size is recommended as `sweep` does without a model: the smallest one from which on no doubling saves 5 % of the
+    The size is recommended as `sweep` does: the smallest one from which on no doubling saves 5 % of the
     tokens of the training corpus.
     """
     lost = [one.partition(" (first: ")[0] for one in skipped]
