@@ -351,7 +351,6 @@ def report(
     run: AnyPath,
     *,
     compare: AnyPath | Sequence[AnyPath] = ...,
-    hidden_size: int | str | None = ...,
     held_out: AnyPath | Sequence[AnyPath] = ...,
     name: str | None = ...,
     output: AnyPath | None = ...,

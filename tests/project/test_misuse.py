@@ -47,7 +47,6 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
     ("candidates compare held_out samples", (5, b"x", [5], "missing", [])),
-    ("hidden_size parameters", (0, -1, "x", [])),
     ("name", (5, b"x", [])),
     ("tokens", ("x", 0, 5)),
     ("push_to_hub", (5, "x", [], b"x")),
