@@ -23,7 +23,7 @@ from bpe_pipeline.extensions.chat.encode import encode_chat as encode_chat
 from bpe_pipeline.extensions.inspect.diff import Compared
 from bpe_pipeline.extensions.inspect.explain import Explanation
 from bpe_pipeline.extensions.inspect.findings import Examined
-from bpe_pipeline.extensions.sweep.page import Swept
+from bpe_pipeline.extensions.sweep.result import Swept
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.reports.summary import Summary
@@ -349,7 +349,6 @@ def parity(
     languages: Mapping[str, AnyPath],
     *,
     dev: Mapping[str, AnyPath] | None = ...,
-    compare_plain: bool = ...,
     ratio: Mapping[str, float] | None = ...,
     progress: bool = ...,
     bos_token: str | None = ...,
@@ -409,7 +408,6 @@ def report(
     run: AnyPath,
     *,
     compare: AnyPath | Sequence[AnyPath] = ...,
-    hidden_size: int | str | None = ...,
     held_out: AnyPath | Sequence[AnyPath] = ...,
     name: str | None = ...,
     output: AnyPath | None = ...,
@@ -421,17 +419,12 @@ def report(
 ) -> Result: ...
 
 def sweep(
-    runs: AnyPath | Sequence[AnyPath] = ...,
+    runs: AnyPath | Sequence[AnyPath],
     *,
-    candidates: AnyPath | Sequence[AnyPath] = ...,
     weights: Mapping[str, float | str | Sequence[float | str]] | None = ...,
     temperatures: Sequence[float | str] | float | str = ...,
     shares: Mapping[str, float | str] | None = ...,
     held_out: AnyPath | Sequence[AnyPath] = ...,
-    parameters: float | str | None = ...,
-    tokens: float | str | None = ...,
-    hidden_size: float | str | None = ...,
-    figures: AnyPath | None = ...,
     progress: bool = ...,
     bos_token: str | None = ...,
     eos_token: str | None = ...,

@@ -20,7 +20,7 @@ CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens mask_history preserve_thinking", ("yes", 0, 1, None)),
     ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
-    ("compare_plain keep_ids", ("yes", 0, 1)),
+    ("keep_ids", ("yes", 0, 1)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     ("overwrite whole_characters", ("yes", 0, 1)),
     ("bos eos whole_pre_tokens", ()),
@@ -47,7 +47,6 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
     ("candidates compare held_out samples", (5, b"x", [5], "missing", [])),
-    ("hidden_size parameters", (0, -1, "x", [])),
     ("name", (5, b"x", [])),
     ("tokens", ("x", 0, 5)),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),

@@ -39,7 +39,7 @@ def figures_of(page: Path) -> Any:
 
 
 KEYS = {
-    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
+    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks last_count weighted",
     "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses",
@@ -118,7 +118,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     unseen.write_text("lower lowest unseen words\n" * 50)
     other = bpe_pipeline.train([unseen], output=tmp_path / "other", vocab_size=270)
     before = json.loads((copied / "report.json").read_text())
-    arguments = ["--held-out", unseen, "--compare", tmp_path / "other", copied, "--hidden-size", 64]
+    arguments = ["--held-out", unseen, "--compare", tmp_path / "other", copied]
     assert str(copied / "report.txt") in succeeded(run("report", copied, *arguments)).stdout
     after = json.loads((copied / "report.json").read_text())
     numbers = after["numbers"]
@@ -126,8 +126,6 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     assert after | {"numbers": None} == before | {"numbers": None, "made_by": made_by}
     assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270], ["run", 350]]
     text = (copied / "report.txt").read_text()
-    embedding = text.split("hidden size of 64\n")[1].splitlines()
-    assert embedding[1].split() == ["this", "tokenizer", "350", f"{350 * 64:,}", f"{2 * 350 * 64:,}"]
     assert numbers["sample"]["held_out"] is True
     measured = [one["whole"] for one in numbers["sample"]["tokenizers"]]
     assert [one["bytes"] for one in measured] == [unseen.stat().st_size] * 3
@@ -320,7 +318,7 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
     for words, code, said in (
         ([unmerged], 1, "unmerged/merges.parquet is missing or belongs to another run: merge first"),
         ([counted], 2, "merge"),
-        ([nothing, "--hidden-size", "4k"], 1, "holds no run"),
+        ([nothing], 1, "holds no run"),
         ([reported, "--compare", nothing], 1, "does not exist"),
         ([reported, reported], 2, "to compare with it, use --compare"),
         ([reported, "--held-out", nothing], 1, "does not exist"),

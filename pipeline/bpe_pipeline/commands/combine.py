@@ -21,7 +21,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
 from bpe_pipeline.counts.count import input_bytes
 from bpe_pipeline.counts.counted import as_counted, require_counted
-from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from bpe_pipeline.counts.counter_file import CounterFacts, Parts
 from bpe_pipeline.counts.elsewhere import take_counts, take_part
 from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
@@ -117,18 +117,6 @@ def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:
     if counted.statistics.counted_bytes and not stored.weighted:
         return counted.statistics.counted_bytes
     return executor.one(sum_worker.text_bytes, SumTask(*run.counter, COMBINE_BYTES)) if needed else 0
-
-
-def run_part(location: Location, every: int, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:
-    """Make a run of every Nth chunk of another one, whose counters are stored."""
-    run = manifest.require(location)
-    chunks = range(len(run.manifest.plan.chunks))
-    counters = run.chunk_counters(chunks[::every])
-    statistics = [counter.statistics for counter in look_at(counters, executor) if counter is not None]
-    described = f"{len(counters)} of {len(chunks)} chunks of {run.directory}"
-    source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
-    parts = Parts(counters, sum(statistics, ChunkStatistics()))
-    return write_combination(Combination(run, source, parts, [location]), options, executor, listener)
 
 
 def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:

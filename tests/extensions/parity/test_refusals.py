@@ -71,14 +71,6 @@ def test_language_of_rare_pre_tokens_is_refused(merged: Path, executor: Executor
         ("parity en={en} sw={sw} --dev en={en-dev} -o {x}", "--dev: sw is named by only one of RUN and --dev"),
         ("parity en={en} sw={sw} --dev {en-dev} -o {x}", "need names of languages both"),
         ("parity en={en} sw=/etc", "parity needs --output DIR: /etc is counted next to it"),
-        (
-            "parity en={en} sw={sw} --ratio 1 --ratio 1 --compare-plain",
-            "parity needs --output DIR: the run with plain merges",
-        ),
-        (
-            "parity en={en} sw={sw} --ratio 1 --ratio 1 --compare-plain --stop-at-saving 5% -o {x}",
-            "--compare-plain compares",
-        ),
         ("parity {en} {sw} --dev {en-dev} -o {x}", "dev is given 1 time for 2 runs"),
         ("parity {en} {sw} --ratio 1 --ratio 0 -o {x}", "--ratio: expected a number above 0"),
         ("parity {en} {sw} --ratio 1 --ratio 2 --dev {en-dev} --dev {sw-dev} -o {x}", "dev and ratio exclude"),

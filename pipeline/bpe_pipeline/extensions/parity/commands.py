@@ -25,7 +25,7 @@ def parity(session: Session) -> Any:
 
     \b
     bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair
-    bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --compare-plain --output runs/fair
+    bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --output runs/fair
     bpe-pipeline parity runs/en runs/sw --temperature inf --output runs/fair
     bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
 

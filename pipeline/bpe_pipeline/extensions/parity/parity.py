@@ -21,7 +21,6 @@ from bpe_pipeline.commands.combine import (
     parts_of,
     require_addable,
     require_comparable,
-    run_combine,
     weigh,
     write_combination,
 )
@@ -29,7 +28,7 @@ from bpe_pipeline.commands.count import run_count
 from bpe_pipeline.commands.merge import run_merge
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.extensions.parity import KIND, measured, parity_worker
+from bpe_pipeline.extensions.parity import KIND, parity_worker
 from bpe_pipeline.extensions.parity.options import ParityOptions
 from bpe_pipeline.extensions.parity.parity_worker import Language, Parity, characters, read_settings, uneven
 from bpe_pipeline.merges.chooser import Chooser
@@ -40,9 +39,9 @@ from bpe_pipeline.run.directory import RUN
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
-from bpe_pipeline.run.source import Source, Weighted
+from bpe_pipeline.run.source import Source
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.storage import Location, absolute, location, parse_location, same_location
+from bpe_pipeline.storage import Location, absolute, parse_location, same_location
 from bpe_pipeline.tokenizer.export import Trained
 
 Named = Sequence[tuple[str, Location]]
@@ -82,9 +81,9 @@ def run_parity(
 ) -> tuple[Summary, Trained]:
     """Combine the counts of the languages into a new run, and learn its merges as they choose them.
 
-    settings: of `Parity`, `compare_plain`, and `mixture`, which makes weights of the languages, not of --dev.
+    settings: of `Parity`, and `mixture`, which makes weights of the languages, not of --dev.
     """
-    compare_plain, mixture = settings.get("compare_plain"), settings.get("mixture")
+    mixture = settings.get("mixture")
     settings = read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
     _require_measure(languages, dev, settings.get("ratio"), mixture)
@@ -114,8 +113,6 @@ def run_parity(
         weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
         mixture=mixture and mixture.named(names),
     )
-    if compare_plain:
-        _make_plain(mixed, given, executor, listener)
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
     merged = run_merge(summary.directory, _merging_of(given), executor, listener)
     _warn_of_silent_languages(names, merged[1], listener)
@@ -241,17 +238,6 @@ def _required_output(given: Mapping[str, Any], why: str) -> Location:
     if output is None:
         raise UsageError(f"parity needs --output DIR: {why} next to it")
     return output
-
-
-def _make_plain(mixed: Sequence[Weighted], given: Mapping[str, Any], executor: Executor, listener: Listener) -> None:
-    """Make the run of the same counts and weights with plain merges, unless it is there."""
-    if given.get("stop_at_saving"):
-        raise UsageError("--compare-plain compares vocabularies of one size: leave --stop-at-saving out")
-    home = measured.plain_of(_required_output(given, "the run with plain merges is made"))
-    making = making_of({**given, "output": home})
-    weights = [one.shown_weight for one in mixed]
-    run_combine([location(one.run) for one in mixed], weights, making, executor, listener)
-    run_merge(home, _merging_of(given), executor, listener)
 
 
 def _merging_of(given: Mapping[str, Any]) -> dict[str, Any]:
