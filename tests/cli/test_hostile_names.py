@@ -54,7 +54,6 @@ COMMANDS = """
     decode --tokenizer |run| |absent|
     explain --tokenizer |run| |token|
     explain --tokenizer |run| |literal| --json
-    explain --tokenizer |run| |token| --html |page.html|
     diff |run| |cut| |text|
     diff |run| |cut| --text |literal| --json
     doctor |run|
