@@ -76,7 +76,6 @@ __all__ = [
     "verify",
     "import_counts",
     "train_from_counts",
-    "export_counts",
     "env",
     "extend",
     "prune",
@@ -262,14 +261,6 @@ def export(
     rank_pattern: str | None = ...,
     without_normalizer: bool = ...,
 ) -> WrittenFiles: ...
-
-def export_counts(
-    run: AnyPath,
-    path: AnyPath,
-    *,
-    memory_limit: int | str | None = ...,
-    overwrite: bool = ...,
-) -> int: ...
 
 def extend(
     base: AnyPath,

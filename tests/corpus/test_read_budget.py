@@ -138,12 +138,6 @@ def test_named_limit_is_enough_also_if_more_workers_share_it(workers: int, most:
     assert 0 <= then - 70 * MIB - LEAST_COUNTING_BYTES <= 10 * MIB
 
 
-def _line(home: Path) -> Path:
-    rows = b"".join(b"x%d\t3\n" % number for number in range(70_000))
-    (path := home / "a.tsv").write_bytes(rows + b"y" * 4 * MIB + b"\t5\n")
-    return path
-
-
 def _page(home: Path) -> Path:
     """A page of 40 MB in a few kB."""
     table, path = pa.table({"text": [b"some words and " * 100] * 27_000}), home / "a.parquet"
@@ -165,7 +159,6 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
         use_dictionary=False,
         column_encoding={"pre_token": "DELTA_BYTE_ARRAY"},
     ),
-    "line": _line,
     "page": _page,
 }
 
@@ -174,7 +167,7 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize(
     ("name", "command", "reason", "least_mib"),
     [
-        ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
+        ("dictionary", ["import-counts", "--pattern=none"], ".* to read", 150),
         ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
     ],
 )

@@ -136,7 +136,6 @@ OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else u
     "info": {"path": "run"},
     "doctor": {"counts": None},
     "report": {"run": "trained"},
-    "export_counts": {"path": "counts.tsv"},
     "from_vocab": {"special_tokens": CHATML},
     "Llama3Tokenizer": {"path": "ranks"},
     "GPT2Tokenizer": {"directory": "tokenizer"},
@@ -207,7 +206,6 @@ OPTIONS = {  # None is their default
     "parity": "global_merges window",
 }
 ACCEPTED = {(name, option, "None") for name, options in OPTIONS.items() for option in options.split()}
-ACCEPTED.add(("export_counts", "path", "missing"))  # a new file
 
 
 def test_wrong_types_are_errors_of_the_family(subjects: list[Subject]) -> None:

@@ -60,10 +60,9 @@ TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size"
     [
         (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks, and more time would resume
         ([*ENCODE, 1], "bad.txt, bytes 0 to 76", 0),
-        (["import-counts", "counts.tsv", *OPTIONS], "counts.tsv, line 3", 0),
         (["import-counts", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
     ],
-    ids=["train", "encode", "lines", "rows"],
+    ids=["train", "encode", "rows"],
 )
 def test_pattern_timeout_names_the_document(
     words: list[object], location: str, kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -72,7 +71,6 @@ def test_pattern_timeout_names_the_document(
     for name in "abcd":
         Path(f"{name}.txt").write_text("zz aab z " * 300)
     Path("bad.txt").write_text(f"zzz<|endoftext|>{LONG}")
-    Path("counts.tsv").write_text(f"zz\t1\nz\t2\n{LONG}\t3\n")
     pq.write_table(pa.table({"pre_token": ["zz", "z", LONG], "count": [1, 2, 3]}), "counts.parquet")
     ours = bpe_pipeline.Tokenizer.from_merges([], pattern=CATASTROPHE, special_tokens=["<|endoftext|>"])
     ours.save("tokenizer")

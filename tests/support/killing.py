@@ -96,8 +96,9 @@ def _many_pre_tokens(directory: Path) -> list[str]:
 
 
 def _counts(directory: Path) -> list[str]:
-    path = directory / "counts.tsv"
-    path.write_text("".join(f"{word}{number}\t{number}\n" for word in "abcdefgh" for number in range(1, 500)))
+    path = directory / "counts.parquet"
+    rows = [(f"{word}{number}", number) for word in "abcdefgh" for number in range(1, 500)]
+    pq.write_table(pa.table({"pre_token": [word for word, _ in rows], "count": [count for _, count in rows]}), path)
     return [str(path)]
 
 
