@@ -2,8 +2,8 @@
 
 Spark marks a directory with files such as `_SUCCESS`. A repository of the hub has a card and a licence, its cache
 `refs/` and `blobs/`. A Delta table is refused, since its files hold rows that its log has removed. `datasets` saves a
-data set as Arrow files with `state.json`, which lists them, and `dataset_info.json`, a set of them with `dataset_dict.json`; its
-caches are next to them.
+data set as Arrow files with `state.json`, which lists them, and `dataset_info.json`, a set of them with
+`dataset_dict.json`; its caches are next to them.
 """
 
 import re
@@ -57,12 +57,12 @@ def data_files(paths: Sequence[str], searched: Collection[str] = ()) -> tuple[se
             left_out |= _around_arrow(directory, files)
     about = _about_data(searched)
     left_out.update(about)
-    for what, files in (
+    for what, named_files in (
         ("without data that Spark or a file system writes", marks),
         ("about a repository of data", about),
     ):
-        if files:
-            shown = ", ".join(files[:_MOST_SHOWN]) + (", ..." if len(files) > _MOST_SHOWN else "")
+        if named_files:
+            shown = ", ".join(named_files[:_MOST_SHOWN]) + (", ..." if len(named_files) > _MOST_SHOWN else "")
             notes.append(f"left out, as files {what}: {shown}")
     return left_out, notes
 
