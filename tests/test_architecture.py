@@ -48,7 +48,7 @@ MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
 MOST_PARAMETERS = 6
 MOST_FLAGS = 24  # in the help of a command
 MOST_UNFORMATTED = 35  # uses of `fmt: skip` and `fmt: off` in package and tests
-MOST_BEHIND = {"commands.train": 128, "counts.count_worker": 41}  # modules that are imported sooner or later
+MOST_BEHIND = {"commands.train": 129, "counts.count_worker": 42}  # modules that are imported sooner or later
 LONGEST_CHAIN = 19  # modules that import one another in a row
 # Modules that name others as text. The face of the package imports what is public when it is first used.
 MAY_NAME_MODULES = {"__init__"}

@@ -1,5 +1,6 @@
 """Skipped or altered input: how tallies add up, and how the command reports them."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 from command import refused, run, succeeded
 
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
 from bpe_pipeline.extensions.chat.kinds import NO_TOOL_FORMAT
 
@@ -83,3 +86,42 @@ def test_file_that_is_hardly_text_is_a_warning_of_its_own(tmp_path: Path) -> Non
     assert re.match(r"warning: 1 file more than a tenth of which is U\+FFFD(?!.*a\.txt).*b\.png", line)
     encoded = run("encode", "a.txt", "b.png", "--tokenizer", "run/tokenizer", "--output", "shards", cwd=tmp_path)
     assert line in encoded.stderr
+
+
+NOTHING_LEFT = {
+    "no JSON": ("a.jsonl", b"version 1\noid 2\n", (), "2 records skipped: not a JSON object"),
+    "records without ends of lines": ("a.jsonl", b'{"text": "a"}{"text": "b"}', (), "1 record skipped: not a JSON"),
+    "quotes of Python": ("a.jsonl", b"{'text': 'a'}\n", (), "1 record skipped: not a JSON object"),
+    "empty texts": ("a.jsonl", b'{"text": ""}\n{"text": ""}\n', (), "all of it is empty"),
+    "blank lines": ("a.jsonl", b"\n \n\n", (), "1 file without text"),
+    "invalid UTF-8": ("a.jsonl", b'{"text": "a\xff"}\n', ("--errors", "skip"), "1 document with invalid UTF-8 skipped"),
+    "only a byte order mark": ("a.txt", b"\xef\xbb\xbf", (), "1 file without text"),
+    "nothing, compressed": ("a.txt.gz", gzip.compress(b""), (), "1 file without text"),
+    "another field": ("a.jsonl", b'{"body": "a"}\n', (), "1 record skipped: no text field"),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING_LEFT)
+def test_a_command_with_no_text_left_ends_with_the_same_error(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, content, options, reason = NOTHING_LEFT[case]
+    Path(name).write_bytes(content)
+    Path("text.txt").write_text("a text")
+    succeeded(run("train", "text.txt", "-o", "run", "--vocab-size", 258, "--quiet"))
+    for verb, words in (
+        ("count", ("count", "-o", "counted")),
+        ("count", ("train", "-o", "trained")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "shards")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "shuffled", "--shuffle")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "train.bin")),
+    ):
+        error = refused(run(*words, name, *options, "--quiet"), 1)
+        assert f"error: the corpus holds no text to {verb}: " in error, words
+        assert reason in error
+    python = {"errors": "skip"} if options else {}
+    for output in ({}, {"output": "python"}):
+        encode = bpe_pipeline.encode_corpus if output else bpe_pipeline.encode_files
+        with pytest.raises(InputError, match="the corpus holds no text to encode: "):
+            encode(name, tokenizer="run/tokenizer", **python, **output)

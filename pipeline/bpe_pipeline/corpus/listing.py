@@ -7,6 +7,7 @@ same every time. A digest of samples of a file shows later whether it is still t
 import hashlib
 import os
 import sysconfig
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,8 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     if not paths:
         raise InputError(f"the corpus is empty: all its files are excluded, by {', '.join(exclude)}; exclude fewer")
-    left_out, notes = data_files([path for _, path in paths])
+    files_of = Counter(number for number, _ in paths if names is not None)
+    left_out, notes = data_files([path for _, path in paths], [path for number, path in paths if files_of[number] > 1])
     different: dict[str, tuple[int, str]] = {}
     repeated: dict[int, None] = {}
     for number, path in paths:
