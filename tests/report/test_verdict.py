@@ -99,7 +99,7 @@ def test_a_difference_of_few_tokens_is_not_none() -> None:
     assert _against(99_999, 100_000, "old", 300) == "0.001% fewer tokens than old, 300 tokens"
     assert _against(100_400, 100_000, "old", 300) == "0.4% more tokens than old, 300 tokens"
     assert _against(100_600, 100_000, "old", 300) == "1% more tokens than old, 300 tokens"
-    assert str(Saving.of([100_000, 99_990], 1, 100_000)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
+    assert str(Saving.of([100_000, 99_990], 1)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
 
 
 def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_the_second_count_may_be_done_in_parts_of_each_language(tmp_path: Path) 
     lines = succeeded(run("merge", tmp_path / "run", *words, "--overwrite", "--log-json")).stdout.splitlines()
     stages = [event["stage"] for event in map(json.loads, lines) if event["event"] == "stage_started"]
     assert "counting superwords" not in stages
-    assert bpe_pipeline.verify(tmp_path / "run")["merges"].startswith("83, each")
+    assert bpe_pipeline.verify(tmp_path / "run")["merges"].startswith("83;")
 
 
 def test_languages_without_texts_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
