@@ -8,10 +8,9 @@ from typing import Any
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.commands.combine import copy_counts
-from bpe_pipeline.commands.count import summary_of_part
 from bpe_pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from bpe_pipeline.counts.as_text import bounds
-from bpe_pipeline.counts.coarse import count_again, count_part_again, refuse_without_texts
+from bpe_pipeline.counts.coarse import count_again, refuse_without_texts
 from bpe_pipeline.counts.count import STAGE as COUNTING
 from bpe_pipeline.counts.count import combine_again, input_bytes
 from bpe_pipeline.counts.counted import Counted, require_counted
@@ -24,7 +23,7 @@ from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import RUNS, Manifest, Run
 from bpe_pipeline.run.mixture import mixture_of
 from bpe_pipeline.run.open_run import mixed, refuse_other_weights
-from bpe_pipeline.run.options import MergeOptions, PartOptions, TrainOptions, flag_of
+from bpe_pipeline.run.options import MergeOptions, TrainOptions, flag_of
 from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.plan import is_weighted
 from bpe_pipeline.run.runner import Runner, opened
@@ -51,24 +50,6 @@ def run_merge(
         location = copy_counts(location, given, executor, listener)
     with open_merging(location, given, executor, listener, origin) as (runner, run, counted, options, replaced):
         return merge_and_export(runner, run, counted, options, replaced)
-
-
-class _SecondCountOptions(PartOptions, TrainOptions):
-    """Of a part of the second count."""
-
-
-def count_again_in_part(
-    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> Summary:
-    """Do a part of the second count of superwords, which merging without `--part` completes."""
-    given, run = {**given}, manifest.require(location)
-    part = given.pop("part")
-    requested = make_options(TrainOptions, given)
-    _refuse_unfit_run(run, requested, given)
-    stored = _with_stored_options(run, requested, given)[0]
-    options = _SecondCountOptions(**vars(stored) | {"part": part, "output": location})
-    with opened(options, executor, listener) as (runner, directory), runner.logged(directory, options, lambda: None):
-        return summary_of_part(runner, run, options, *count_part_again(runner, run, options))
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class CountCommandOptions(PartOptions, CountOptions):
     like: Location | None = _like()
 
 
-class MergeCommandOptions(PartOptions, MergeOptions):
+class MergeCommandOptions(MergeOptions):
     """What `merge` takes."""
 
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
@@ -206,10 +206,8 @@ def merge(session: Session) -> Any:
     Raises:
         PipelineError: as `train` does.
     """
-    from bpe_pipeline.commands.merge import count_again_in_part, run_merge
+    from bpe_pipeline.commands.merge import run_merge
 
-    if session.options.part is not None:
-        return count_again_in_part(session.options.run, session.given, session.executor, session.listener), None
     return run_merge(session.options.run, session.given, session.executor, session.listener)
 
 
