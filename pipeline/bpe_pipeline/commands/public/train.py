@@ -188,7 +188,7 @@ def merge(session: Session) -> Any:
     """Learn a vocabulary from the counts in RUN and export it.
 
     No text is read again, not even for other --weight or --temperature, but once for --superwords-from. With --output,
-    RUN stays as it is and its counts become those of another run.
+    RUN stays as it is and its counts become those of another run, with other weights if they are given.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
