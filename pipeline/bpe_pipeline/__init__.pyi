@@ -333,7 +333,6 @@ def merge(
     superword_pattern: str = ...,
     superword_words: int | str = ...,
     superword_colon: bool = ...,
-    part: str | None = ...,
 ) -> dict[int, Tokenizer]: ...
 
 def parity(

@@ -391,7 +391,8 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     Path("d.txt").write_text(peers.generated_text(4, 400))
     bpe_pipeline.train("d.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
-    assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
+    counts = bpe_pipeline.import_counts({"low": 1}, output="imported")
+    assert "imported has no inputs" in refused(run("merge", counts, "--output", "e", "--weight", 2), 2)
     bpe_pipeline.parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
     bpe_pipeline.merge("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()

@@ -257,7 +257,9 @@ def test_what_is_left_out_is_reported(tmp_path: Path) -> None:
         rf"characters\); {amounts['cut_documents']} documents cut at --max-document-chars \(.*, "
         rf"{amounts['cut_characters']:,} characters\)"
     )
+    (run / "report.json").rename(run / "moved")  # what is stored with the counter is told
     described = succeeded(command("info", run)).stdout
+    (run / "moved").rename(run / "report.json")
     for text in (described, *((run / name).read_text() for name in ("report.txt", "tokenizer/README.md"))):
         assert re.search(rf"left out\s.*{said}", text)
     assert "| sample | 0.3 |" in text

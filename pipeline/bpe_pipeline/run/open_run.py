@@ -105,7 +105,7 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
     other = (one.manifest.counter_fingerprint() for one in (run, stored))
     if added or len({*other}) > 1 or run.manifest.mixture != stored.manifest.mixture:
         if not added:
-            refuse_other_weights(stored, run.manifest)
+            refuse_other_weights(stored, run.manifest, options)
         run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
         manifest.save(run)
@@ -155,10 +155,14 @@ def mixed(
     return replace(before, weights=(), mixture=mixture if str(mixture) else None)
 
 
-def refuse_other_weights(run: Run, new: Manifest) -> None:
-    """Raise `RunDirectoryError` if merges were learned from counts with other weights."""
-    if run.manifest.merging is not None and run.merges_path.exists():
-        manifest.refuse_other_options(run.directory, manifest.MERGING, run.manifest.mixing, new.mixing)
+def refuse_other_weights(run: Run, new: Manifest, options: CountOptions) -> None:
+    """Raise `RunDirectoryError` if merges were learned from counts with other weights. options: what asks for them."""
+    if run.manifest.merging is None or not run.merges_path.exists():
+        return
+    before, requested = run.manifest.mixing, new.mixing
+    if before != requested and options.temperature is not None:
+        requested["temperature"] = options.temperature  # also 1, which is stored as none
+    manifest.refuse_other_options(run.directory, manifest.MERGING, before, requested)
 
 
 def _refuse_another_corpus(directory: Directory) -> None:

@@ -10,7 +10,7 @@ import peers
 import pytest
 import tokenizers
 from amount import FULL
-from command import refused, run, succeeded
+from command import refused, run
 from reference import GPT2_BYTES, train_reference
 
 import bpe_pipeline
@@ -86,27 +86,6 @@ def test_limits_options_of_parity_and_verification(weights: dict[str, Any], tmp_
     (tmp_path / "run/superwords/merges.parquet").unlink()
     with pytest.raises(RunDirectoryError, match="run merge again"):
         bpe_pipeline.verify(tmp_path / "run")
-
-
-def test_the_second_count_may_be_done_in_parts_of_each_language(tmp_path: Path) -> None:
-    languages = _languages(tmp_path, 2)
-    runs = [
-        bpe_pipeline.count(path, pattern="superbpe", output=tmp_path / name).directory
-        for name, path in languages.items()
-    ]
-    words = ["--superwords-from", 290, "--vocab-size", 340]
-    plain = ["parity", *runs, "--ratio", 1, "--ratio", 1, "--vocab-size", 300, "--output", tmp_path / "run"]
-    succeeded(run(*plain, "--window", 9, "--alpha", 1.5, "--global-merges", 3))
-    assert "count the second time in each of these runs" in refused(
-        run("merge", tmp_path / "run", *words, "--part", "1/2"), 2
-    )
-    for name in runs:
-        for part in ("1/2", "2/2"):
-            succeeded(run("merge", name, *words, "--part", part))
-    lines = succeeded(run("merge", tmp_path / "run", *words, "--overwrite", "--log-json")).stdout.splitlines()
-    stages = [event["stage"] for event in map(json.loads, lines) if event["event"] == "stage_started"]
-    assert "counting superwords" not in stages
-    assert bpe_pipeline.verify(tmp_path / "run")["merges"].startswith("83;")
 
 
 def test_languages_without_texts_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:

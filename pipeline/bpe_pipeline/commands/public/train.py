@@ -50,7 +50,7 @@ class CountCommandOptions(PartOptions, CountOptions):
     like: Location | None = _like()
 
 
-class MergeCommandOptions(PartOptions, MergeOptions):
+class MergeCommandOptions(MergeOptions):
     """What `merge` takes."""
 
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
@@ -188,7 +188,7 @@ def merge(session: Session) -> Any:
     """Learn a vocabulary from the counts in RUN and export it.
 
     No text is read again, not even for other --weight or --temperature, but once for --superwords-from. With --output,
-    RUN stays as it is and its counts become those of another run.
+    RUN stays as it is and its counts become those of another run, with other weights if they are given.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
@@ -206,10 +206,8 @@ def merge(session: Session) -> Any:
     Raises:
         PipelineError: as `train` does.
     """
-    from bpe_pipeline.commands.merge import count_again_in_part, run_merge
+    from bpe_pipeline.commands.merge import run_merge
 
-    if session.options.part is not None:
-        return count_again_in_part(session.options.run, session.given, session.executor, session.listener), None
     return run_merge(session.options.run, session.given, session.executor, session.listener)
 
 
