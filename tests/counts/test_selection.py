@@ -95,7 +95,7 @@ def test_errors_name_their_offset_in_all_text(judge: DocumentJudge, block: int) 
     number = next(n for n in range(20, 40) if takes(documents[n][:2] + b"\xff", judge))
     documents[number] = documents[number][:2] + b"\xff"
     text, at = END.join(documents), len(END.join(documents[: number + 1])) - 1
-    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge, max_pre_token_bytes=4)
+    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge)
     blocks = [text[start : start + block] for start in range(0, len(text), block)]
     with pytest.raises(UnicodeError, match=f"byte {at}'"):
         list(map(counter.feed, blocks, [False] * (len(blocks) - 1) + [True]))

@@ -50,7 +50,7 @@ void ChunkCounter::judge_document(const uint8_t* text, size_t size, SpecialToken
   if (taken && separator && options_.sink) options_.sink->special_token(separator.id), options_.sink->keep();
   statistics_.special_tokens += static_cast<bool>(separator);
   const size_t passed = size - stop + (separator.end - separator.start);
-  checked_offset_ += passed, front_offset_ += passed;
+  checked_offset_ += passed;
   auto& [documents, bytes, characters] = taken ? statistics_.cut : statistics_.left_out;
   documents += stop < size, bytes += size - stop;
   for (; stop < size; ++stop) characters += (text[stop] & 0xC0) != 0x80;

@@ -22,7 +22,7 @@ from bpe_pipeline.run.options import (
 from bpe_pipeline.run.record import CALL, GROUPS, argument, as_in, flag, option
 from bpe_pipeline.storage import Location, named, parse_location
 
-_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_pre_token_bytes")
+_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text")
 
 
 def _like(**rare: Any) -> Any:
