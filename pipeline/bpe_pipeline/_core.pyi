@@ -102,7 +102,7 @@ class ChunkCounter:
     Counts the pre-tokens of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pre-tokens (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, max_pre_token_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None) -> None:
         """
         added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
         """

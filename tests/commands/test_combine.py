@@ -171,7 +171,6 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         "--pattern": {"pattern": "llama3"},
         "--special-token": {"special_tokens": ["<x>"]},
         "--errors": {"errors": "skip"},
-        "--max-pre-token-bytes": {"max_pre_token_bytes": 8},
     }.items():
         bpe_pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):

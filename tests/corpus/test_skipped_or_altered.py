@@ -16,16 +16,16 @@ from bpe_pipeline.extensions.chat.kinds import NO_TOOL_FORMAT
 
 def test_tallies_add_up_in_order() -> None:
     one, two = Tally(), Tally()
-    one.add("pre_tokens_cut", 3, ["a", "b"])
-    one.add("pre_tokens_cut", 0, ["never"])
-    two.add("pre_tokens_cut", 20, map(str, range(20)))
+    one.add("replacements", 3, ["a", "b"])
+    one.add("replacements", 0, ["never"])
+    two.add("replacements", 20, map(str, range(20)))
     two.add("files_empty", 1, ["f"])
     two.add(NO_TOOL_FORMAT, 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
     total = add_up([one.kinds, two.kinds])
-    assert total["pre_tokens_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
-    assert one.kinds["pre_tokens_cut"]["examples"] == ["a", "b"]
+    assert total["replacements"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
+    assert one.kinds["replacements"]["examples"] == ["a", "b"]
     cut, empty, without = in_words(total)  # those of an extension come last
-    assert [cut.kind, str(empty)] == ["pre_tokens_cut", "1 file without text (first: f)"]
+    assert [cut.kind, str(empty)] == ["replacements", "1 file without text (first: f)"]
     assert without.without_locations().endswith("the template has no tool format")  # of one file
     assert set(total) <= set(KINDS)
 
@@ -40,25 +40,20 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None:
-    options = ["--output", "run", "--vocab-size", 262, "--max-pre-token-bytes", 4]
+    options = ["--output", "run", "--vocab-size", 262]
     result = succeeded(run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus))
     report = json.loads((corpus / "run" / "report.json").read_text())
     losses = {loss["kind"]: (loss["count"], loss["examples"]) for loss in report["corpus"]["losses"]}
     assert losses == {
         "replacements": (1, [f"{corpus}/b.txt, byte 6"]),
-        "pre_tokens_cut": (
-            5,
-            [f"{corpus}/a.jsonl, byte 0"] * 3 + [f"{corpus}/b.txt, byte 0", f"{corpus}/b.txt, byte 7"],
-        ),
         "records_not_json": (1, [f"{corpus}/a.jsonl, byte 59"]),
         "records_without_field": (1, [f"{corpus}/a.jsonl, byte 38"]),
         "files_empty": (1, [f"{corpus}/empty.txt"]),
     }
     [row] = [line for line in result.stdout.splitlines() if line.startswith("skipped/altered")]
     assert row.endswith("1 file without text: report.txt"), row
-    assert "; 5 pre-tokens cut at max_pre_token_bytes in 2 files; " in row
+    assert row.count("; ") == 3
     assert str(corpus) not in row
-    assert "5 pre-tokens cut" not in result.stderr
     listed = (corpus / "run" / "report.txt").read_text()
     assert all(examples[0] in listed for _, examples in losses.values())
     assert "1 file without text" in run("train", *options, cwd=corpus).stdout

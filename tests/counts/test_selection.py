@@ -51,7 +51,6 @@ JUDGES = st.builds(
     errors=st.sampled_from(["replace", "skip"]),
     sample=st.sampled_from([None, 0.1, 0.5, 0.9]),
     seed=st.integers(0, 3),
-    complement=st.booleans(),
     max_document_chars=st.sampled_from([None, 1, 3, 10, 40]),
 )
 FIRST = DocumentJudge(sample=0.3, max_document_chars=60)
@@ -95,7 +94,7 @@ def test_errors_name_their_offset_in_all_text(judge: DocumentJudge, block: int) 
     number = next(n for n in range(20, 40) if takes(documents[n][:2] + b"\xff", judge))
     documents[number] = documents[number][:2] + b"\xff"
     text, at = END.join(documents), len(END.join(documents[: number + 1])) - 1
-    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge, max_pre_token_bytes=4)
+    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge)
     blocks = [text[start : start + block] for start in range(0, len(text), block)]
     with pytest.raises(UnicodeError, match=f"byte {at}'"):
         list(map(counter.feed, blocks, [False] * (len(blocks) - 1) + [True]))

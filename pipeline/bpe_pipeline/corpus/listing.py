@@ -150,10 +150,10 @@ def describe(path: str, requested: FileType = FileType()) -> CorpusFile:  # noqa
         offsets = sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)})  # even steps from first to last
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
-        kind = recognise(path, named(path).name, samples[0], samples[-1], requested)
-        if kind == FileType("text", "none") and requested.format == AUTO:
+        kind = recognise(path, named(path).name, samples[0], samples[-1], requested.format)
+        if kind == ("text", "none") and requested.format == AUTO:
             head = file.read_at(0, RECORDS_BYTES) if begins_with_object(samples[0]) else samples[0]
             refuse_records(path, head, requested.text_field, whole=len(head) == size)
         _, mtime_ns, ctime_ns = file.state()
         by_name = requested.format != AUTO
-        return CorpusFile(path, size, mtime_ns, digest, kind.format, kind.compression, ctime_ns, by_name=by_name)
+        return CorpusFile(path, size, mtime_ns, digest, *kind, ctime_ns, by_name=by_name)

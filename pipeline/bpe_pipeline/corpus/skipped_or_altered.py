@@ -21,7 +21,6 @@ KINDS = {
     "files_like_json": "files read as text of which most lines begin with { and end with }, as JSON Lines do",
     "files_of_other_formats": "files read as text that begin as another format does",
     "documents_skipped": "documents with invalid UTF-8 skipped",
-    "pre_tokens_cut": "pre-tokens cut at max_pre_token_bytes",
     "records_not_json": "records skipped: not a JSON object",
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",

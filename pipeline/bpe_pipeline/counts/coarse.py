@@ -113,7 +113,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
         settings = replace(coarse.manifest, plan=Plan(), source=source)
         coarse = Run(Directory(run.coarse_location, RUN), settings)
         if manifest.load_undamaged(run.coarse_location) != coarse:
-            coarse = replace_run(coarse, keep=[])
+            coarse = replace_run(coarse)
         whole = find_counted(coarse, runner.executor)
         if whole is None:
             whole = as_counted(coarse, combine_counters(runner, coarse, Parts(counters, statistics, weights)))
@@ -137,7 +137,7 @@ def _open_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: Tr
     files = tuple(file.path for file in run.manifest.plan.files)
     reading = {name: run.manifest.counting[name] for name in READING_OPTIONS}
     listed = replace(options, **reading, inputs=files, exclude=None, output=run.coarse_location)
-    coarse_options = replace(listed, pattern=pattern.expression, max_pre_token_bytes=None)
+    coarse_options = replace(listed, pattern=pattern.expression)
     run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
     overwrite = not _continues(run, coarse_options)
     return open_run(runner, Directory(run.coarse_location, RUN), replace(coarse_options, overwrite=overwrite))

@@ -52,7 +52,6 @@ class ChunkTask:
     ending: int = 1
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
     judge: DocumentJudge = DocumentJudge()
-    max_pre_token_bytes: int | None = None
     budget_bytes: int
     text_field: str = "text"
     grant: Grant | None = None
@@ -104,7 +103,6 @@ class CountTask(ChunkTask):
             special_tokens,
             added_tokens=added_tokens,
             judge=self.judge,
-            max_pre_token_bytes=self.max_pre_token_bytes,
             budget_bytes=self.budget_bytes,
             spill=spill,
             window_bytes=window_bytes,
@@ -306,8 +304,7 @@ def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryErro
         what, judging = "document", ", --errors replace"  # it is judged whole
     if task.judge.selects:
         what, judging = "document", ", no --sample, no --max-document-chars"
-    cut = judging or ("" if task.max_pre_token_bytes else ", --max-pre-token-bytes")
-    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
+    remedy = f", fewer --workers{judging}, or a --pattern or --special-token that cuts it"
     if task.work == "encoded":  # the tokenizer says what cuts
         remedy = f"{judging} or fewer --workers"
     return TrainingError(
@@ -335,7 +332,7 @@ class RegexCutter:
         if isinstance(self._pattern, PatternSequence):
             return iter(self._pattern.lengths(document))
         self._seen |= self._differing.intersection(document)
-        return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s, self._memory_bytes)
+        return cut_with_regex(self._pattern.expression, document, memory_bytes=self._memory_bytes)
 
     def concerned(self) -> str:
         """The characters of the corpus on which Unicode versions disagree, in order."""

@@ -291,8 +291,6 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     other, new = tmp_path / "special", tmp_path / "new"
     special = ("--pattern", "llama3", "--special-token", "<|other|>")
     succeeded(run("count", counted.parent / "other.txt", "--output", other, *special))
-    cut = ("--output", tmp_path / "cut", *special, "--max-pre-token-bytes", 9)
-    succeeded(run("count", counted.parent / "other.txt", *cut))
     double = bpe_pipeline.combine([counted], [2], output=tmp_path / "double")
 
     def extend(tokenizer: Path, run: object, output: Path = new, **options: Any) -> None:
@@ -308,11 +306,6 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
         (UsageError, "is the base itself", lambda: extend(copy, counted, copy, overwrite=True)),
         (RunDirectoryError, "is .* there and .* here; count the corpus with --like", lambda: extend(base, gpt2)),
         (RunDirectoryError, r"'<\|other\|>', which the tokenizer takes as text", lambda: extend(base, other)),
-        (
-            RunDirectoryError,
-            "with --max-pre-token-bytes, which cuts pre-tokens",
-            lambda: extend(base, tmp_path / "cut"),
-        ),
         (RunDirectoryError, f"from other counts, those of {counted}; cho", lambda: extend(base, double, extended)),
         (RunDirectoryError, "--add 9, not 8; choose another --output", lambda: extend(base, counted, extended)),
         (RunDirectoryError, f"another tokenizer, {base}; cho", lambda: extend(tmp_path / "other", counted, extended)),

@@ -22,7 +22,7 @@ from bpe_pipeline.run.options import (
 from bpe_pipeline.run.record import CALL, GROUPS, argument, as_in, flag, option
 from bpe_pipeline.storage import Location, named, parse_location
 
-_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_pre_token_bytes")
+_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text")
 
 
 def _like(**rare: Any) -> Any:
@@ -118,7 +118,7 @@ def _directory() -> Any:
 def train(session: Session) -> Any:
     """Train a tokenizer on INPUT: count, merge, export and report.
 
-    INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
+    INPUT is files, directories, globs and URIs. Without INPUT, train on the sample corpus: the
     standard library of the running Python.
 
     \b

@@ -22,11 +22,6 @@ def require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
                 f"{run.directory} was not cut as the tokenizer cuts: {_CUTTING[name]} is "
                 f"{run.manifest.cutting.get(name)!r} there and {value!r} here; count the corpus with --like"
             )
-    if counting["max_pre_token_bytes"] is not None:
-        raise RunDirectoryError(
-            f"{run.directory} was counted with --max-pre-token-bytes, which cuts pre-tokens that the tokenizer leaves "
-            "whole; count the corpus with --like"
-        )
     separators = set() if counting["special_tokens_as_text"] else {*counting["special_tokens"]}
     added = {*model.vocabulary.special_tokens}
     if (other := sorted(separators - added)) and run.manifest.source is None:
