@@ -51,12 +51,14 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 class FileType:
     """A format and a compression: of a file, or from the options, where `auto` leaves them to each file.
 
-    text_field: the field of a record that is its text; empty: an extension reads whole records.
+    text_field: the field of a record that is its text; empty: an extension reads whole records. keeps_mark: as that of
+    `CorpusFile`.
     """
 
     format: str = AUTO
     compression: str = AUTO
     text_field: str = "text"
+    keeps_mark: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class CorpusFile:
 
     ctime_ns: when the file or its attributes changed; 0: not known. identity: what it is called where work depends on
     it, if not by its path. by_name: whether its format was named, so that nothing is concluded from its content.
+    keeps_mark: whether a byte order mark at the start of its lines is text, as for tokenizers' trainers.
     """
 
     path: str
@@ -76,6 +79,7 @@ class CorpusFile:
     ctime_ns: int = 0
     identity: str = ""
     by_name: bool = False
+    keeps_mark: bool = False
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
