@@ -117,6 +117,5 @@ def test_a_command_with_no_text_left_ends_with_the_same_error(
         assert reason in error
     python = {"errors": "skip"} if options else {}
     for output in ({}, {"output": "python"}):
-        encode = bpe_pipeline.encode_corpus if output else bpe_pipeline.encode_files
         with pytest.raises(InputError, match="the corpus holds no text to encode: "):
-            encode(name, tokenizer="run/tokenizer", **python, **output)
+            bpe_pipeline.encode(name, tokenizer="run/tokenizer", **python, **output)

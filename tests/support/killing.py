@@ -122,16 +122,11 @@ def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[s
     return [*words, "--workers", str(workers), "--quiet"]
 
 
-<<<<<<< HEAD
-def start(words: list[str], stdin: Path | None = None, **environment: str) -> "subprocess.Popen[bytes]":
+def start(words: list[str], **environment: str) -> "subprocess.Popen[bytes]":
     """Start a command as the head of a process group of its own.
 
     What is unfinished is saved whenever it can be, as it is once a second: so that a kill within a second finds it.
     """
-=======
-def start(words: list[str], **environment: str) -> "subprocess.Popen[bytes]":
-    """Start a command as the head of a process group of its own; merging is saved after each phase."""
->>>>>>> 828c9865 (Standard input as a corpus, several text fields, --complement and parallel blocks of xz go)
     env = os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"} | environment
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen(words, env=env, start_new_session=True, **streams)
@@ -159,15 +154,7 @@ def ended(process: "subprocess.Popen[bytes]") -> int:
 
 
 def results(run: Path) -> dict[str, Any]:
-<<<<<<< HEAD
-    """Return the results of a run by name: the bytes of its files, and its report without times, memory and machine.
-
-    If the corpus is in the run directory itself, its path differs from run to run, so Parquet files are compared
-    without their fingerprints.
-    """
-=======
-    """Return the results of a run by name: the bytes of its files, and its report without times and memory."""
->>>>>>> 828c9865 (Standard input as a corpus, several text fields, --complement and parallel blocks of xz go)
+    """Return the results of a run by name: the bytes of its files, and its report without times, memory and machine."""
     files = [path for path in run.glob("tokenizer*/*") if path.is_file()]
     contents: dict[str, Any] = {str(path.relative_to(run)): path.read_bytes() for path in files}
     for path in (run / "merges.parquet", run / "counter.parquet"):

@@ -147,7 +147,7 @@ def copy_run(location: Location, given: Mapping[str, Any], executor: Executor, l
                 directory.refuse_foreign_files()
             directory.refuse_corpus_inside(file.path for file in run.manifest.plan.files)
             kept = replace(run.manifest, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
-            stored = replace_run(Run(directory, kept), keep=[], results=True)
+            stored = replace_run(Run(directory, kept), results=True)
         originals, copies = run.chunk_counters(), stored.chunk_counters()
         if [mark for _, mark in originals] != [mark for _, mark in copies]:
             raise RunDirectoryError(

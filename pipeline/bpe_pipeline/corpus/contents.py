@@ -8,11 +8,7 @@ import json
 import re
 
 from bpe_pipeline.base.errors import InvalidTextError
-<<<<<<< HEAD
-from bpe_pipeline.corpus.fields import fields_of
 from bpe_pipeline.corpus.marks import CONVERT, EXTRACT, Rule, mark_of
-=======
->>>>>>> 828c9865 (Standard input as a corpus, several text fields, --complement and parallel blocks of xz go)
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 HEAD_BYTES = 4096  # show what a file is; of records the first mebibyte

@@ -51,11 +51,13 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 class FileType:
     """What the options say of all files: their format, or `auto` where each file shows its own.
 
-    text_field: the field of a record that is its text; empty: an extension reads whole records.
+    text_field: the field of a record that is its text; empty: an extension reads whole records. keeps_mark: as that of
+    `CorpusFile`.
     """
 
     format: str = AUTO
     text_field: str = "text"
+    keeps_mark: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,8 @@ class CorpusFile:
     """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
 
     ctime_ns: when the file or its attributes changed; 0: not known. by_name: whether its format was named, so that
-    nothing is concluded from its content.
+    nothing is concluded from its content. keeps_mark: whether a byte order mark at the start of its lines is text, as
+    for tokenizers' trainers.
     """
 
     path: str
@@ -74,6 +77,7 @@ class CorpusFile:
     compression: str = "none"
     ctime_ns: int = 0
     by_name: bool = False
+    keeps_mark: bool = False
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""

@@ -49,7 +49,7 @@ def read_lines(
     """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
     too_long = partial(Records, bytes(8), b"", 8, int)
     for start, lines in lines_that_fit(file, blocks, at, budget):
-        if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK):
+        if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK) and not file.keeps_mark:
             start, lines = len(BYTE_ORDER_MARK), lines[len(BYTE_ORDER_MARK) :]
         records = too_long((SkippedRecords(TOO_LONG, 1, [start]),)) if lines is None else parse(lines, start)
         del lines

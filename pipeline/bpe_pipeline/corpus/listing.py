@@ -155,5 +155,5 @@ def describe(path: str, requested: FileType = FileType()) -> CorpusFile:  # noqa
             head = file.read_at(0, RECORDS_BYTES) if begins_with_object(samples[0]) else samples[0]
             refuse_records(path, head, requested.text_field, whole=len(head) == size)
         _, mtime_ns, ctime_ns = file.state()
-        by_name = requested.format != AUTO
-        return CorpusFile(path, size, mtime_ns, digest, *kind, ctime_ns, by_name=by_name)
+        by_name, keeps_mark = requested.format != AUTO, requested.keeps_mark
+        return CorpusFile(path, size, mtime_ns, digest, *kind, ctime_ns, by_name=by_name, keeps_mark=keeps_mark)

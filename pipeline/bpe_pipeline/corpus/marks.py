@@ -57,6 +57,11 @@ MARKS = (
     Mark("an HDF5 file", rb"\x89HDF\r\n\x1a\n", CONVERT),
     Mark("a Feather file of version 1", rb"FEA1\0\0\0\0", CONVERT),
     Mark("an ORC file", rb"ORC[\s\S]{0,16}?[\0-\x08\x0e-\x1f]", "convert it to Parquet (pyarrow.orc.read_table)"),
+    Mark(
+        "a Parquet file whose footer is encrypted",
+        rb"PARE[\s\S]{0,16}?[\0-\x08\x0e-\x1f]",
+        "write it without encryption (pyarrow.parquet.encryption reads it with the key)",
+    ),
     Mark("a pickle", rb"\x80[\x02-\x05]", _PICKLE),
     Mark("a PNG image", rb"\x89PNG\r\n\x1a\n", _NO_IMAGE),
     Mark("a JPEG image", rb"\xff\xd8\xff", _NO_IMAGE),

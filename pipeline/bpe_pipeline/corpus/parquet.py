@@ -16,7 +16,7 @@ from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus import pages
 from bpe_pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from bpe_pipeline.corpus.documents import Records
-from bpe_pipeline.corpus.files import CorpusFile, opened
+from bpe_pipeline.corpus.files import CorpusFile, damaged, opened
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.storage import OpenFile
 
@@ -25,6 +25,7 @@ _MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
 PAGE_COPIES = 4  # of a page: compressed, not, decoded
 _UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
+_END_BYTES = 8  # the length of the footer, and the mark
 _INDEX = "read as Parquet: it is damaged in its end, where Parquet keeps its index"
 parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
 
@@ -87,7 +88,24 @@ def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.Parqu
             f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
         )
     require_text(file.path, schema, text_field)
+    _refuse_encrypted(file, stream, parquet, text_field)
     return parquet, paths.index(text_field)
+
+
+def _refuse_encrypted(file: CorpusFile, stream: OpenFile, parquet: pq.ParquetFile, name: str) -> None:
+    """Raise `InputError` for a column that is encrypted: asking for its metadata would abort the process."""
+    footer_bytes = int.from_bytes(stream.read_at(file.size - _END_BYTES, 4), "little")
+    if footer_bytes == parquet.metadata.serialized_size or not parquet.num_row_groups:
+        return  # the footer of a file with encrypted columns is signed
+    try:
+        next(parquet.iter_batches(1, row_groups=[0], columns=[name], use_threads=False), None)
+    except OSError as error:
+        if "decrypt" not in str(error):
+            raise damaged(file.path, "read as Parquet: it is damaged in row group 0", error) from None
+        raise InputError(
+            f"{file.path}: the column {name!r} is encrypted; write it without encryption (pyarrow.parquet."
+            "encryption reads it with the key), or say which other one is the text with --text-field"
+        ) from None
 
 
 def _groups(parquet: pq.ParquetFile) -> Iterator[Any]:

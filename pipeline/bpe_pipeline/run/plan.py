@@ -239,7 +239,8 @@ def list_corpus(
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does."""
     text_field = options.text_field if isinstance(options, TextOptions) else ""
-    requested = FileType(options.input_format, text_field)
+    keeps_mark = options.input_format == "lines" and getattr(options, "special_tokens_as_text", False)
+    requested = FileType(options.input_format, text_field, keeps_mark)
     listing = find_files(options.inputs, requested, exclude=options.exclude or (), may_be_empty=may_be_empty)
     if listing.repeated and weighted:
         twice = (options.inputs or ())[listing.repeated[0]]
