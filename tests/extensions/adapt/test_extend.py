@@ -237,3 +237,12 @@ def test_tokenizers_in_published_shapes_are_counted_like_extended_and_pruned(sha
     for ours, name in zip(made, ("new", "less"), strict=True):
         theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
         assert [ours.encode(text) for text in published.HARD] == [theirs.encode(text).ids for text in published.HARD]
+
+
+def test_a_run_of_another_pattern_is_refused_by_the_names_of_both(text: Path, tmp_path: Path) -> None:
+    bpe_pipeline.train(text, output=tmp_path / "base", vocab_size=300, pattern="o200k+digits1")
+    for pattern, shown in (("gpt2", "gpt2"), (r"\w+|\W+", "one without a name")):
+        bpe_pipeline.count(text, output=tmp_path / shown, pattern=pattern)
+        words = ["extend", tmp_path / "base", tmp_path / shown, "--add", 9, "--output", tmp_path / "new"]
+        line = refused(run(*words), 1)
+        assert f"the pattern is {shown} there and o200k+digits1 here; count the corpus with --like" in line
