@@ -131,7 +131,6 @@ STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "fo
     ("source", {"mixed": [], "kind": "runs", "digest": "", "description": ""}, "it has both a source and files"),
     ("files", [{"path": "a"}], "'size' is missing"),
     ("files", [{**STORED, "path": "a", "format": "zip"}], "a is of the unknown kind zip, none"),
-    ("files", [{**STORED, "path": "a", "identity": "stdin/../a"}], "is not the name of a copy of standard input"),
     ("counting", None, "is damaged"), ("format_version", 99, "99"),
 ])  # fmt: skip
 def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object, reason: str) -> None:
@@ -181,7 +180,9 @@ def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: in
     succeeded(run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path))
 
 
-@pytest.mark.parametrize("words", ["count - --output run", "encode - --tokenizer {0}", "decode --tokenizer {0}"])
+@pytest.mark.parametrize(
+    "words", ["count --files-from - --output run", "encode - --tokenizer {0}", "decode --tokenizer {0}"]
+)
 def test_sigterm_ends_a_command_that_waits_for_input(trained: Path, tmp_path: Path, words: str) -> None:
     command = [sys.executable, "-P", "-m", "bpe_pipeline", *words.format(trained).split()]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}

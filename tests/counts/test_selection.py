@@ -51,7 +51,6 @@ JUDGES = st.builds(
     errors=st.sampled_from(["replace", "skip"]),
     sample=st.sampled_from([None, 0.1, 0.5, 0.9]),
     seed=st.integers(0, 3),
-    complement=st.booleans(),
     max_document_chars=st.sampled_from([None, 1, 3, 10, 40]),
 )
 FIRST = DocumentJudge(sample=0.3, max_document_chars=60)

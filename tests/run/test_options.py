@@ -62,7 +62,7 @@ def test_sizes_and_counts_are_formatted() -> None:
     ({"ray": "s3://host:1/"}, "auto, HOST:PORT"),
     ({"vocab_size": []}, "a whole number, or several, not []"),
     ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
-    ({"text_field": "page..body"}, "such as text, page.body or title,body, not 'page..body'"),
+    ({"text_field": "page..body"}, "such as text or page.body, not 'page..body'"),
     ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
     ({"dataset": ","}, "names, separated by commas, not ','"),
     ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),

@@ -101,7 +101,6 @@ def test_a_part_needs_a_plan_that_it_can_keep(corpus: Path, tmp_path: Path) -> N
     assert "--part and --ray exclude each other" in line
     with pytest.raises(UsageError, match="--part: every process would make a run of its own; give --output"):
         bpe_pipeline.count(corpus, part="0/2")
-    assert "standard input" in refused(run("count", "-", "--output", tmp_path / "r", "--part", "0/2", stdin="a"), 2)
     bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
     (corpus / "more.txt").write_text("more")
     with pytest.raises(RunDirectoryError, match=r"planned without .*more.txt, and parts keep the plan: .*`combine`"):

@@ -238,7 +238,7 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Text, str]]:
         for index, file in enumerate(stored.plan.files):
             if not (left_out and stored.plan.owners[index] in left_out):
                 field = "" if file.format == "text" else stored.counting["text_field"]
-                yield (file.identity or resolved(file.path), file.size, file.digest, field), file.path
+                yield (resolved(file.path), file.size, file.digest, field), file.path
         return
     if not source.parts:
         yield (source.kind, source.digest), source.description

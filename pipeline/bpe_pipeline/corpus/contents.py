@@ -8,7 +8,6 @@ import json
 import re
 
 from bpe_pipeline.base.errors import InvalidTextError
-from bpe_pipeline.corpus.fields import fields_of
 from bpe_pipeline.corpus.marks import CONVERT, EXTRACT, Rule, mark_of
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
@@ -75,11 +74,7 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
             f"{path} is JSON Lines by its content, and not by its name: name it .jsonl, or give --input-format jsonl, "
             f"with --text-field for the field of its text; {_AS_TEXT}"
         )
-    if (
-        text_field
-        and _ARRAY.match(head)
-        and any(f'"{name.partition(".")[0]}"'.encode() in head for name in fields_of(text_field, "jsonl"))
-    ):
+    if text_field and _ARRAY.match(head) and f'"{text_field.partition(".")[0]}"'.encode() in head:
         raise InvalidTextError(
             f"{path} is a JSON array of records, which would be read as text: convert it to JSON Lines "
             f"(jq -c .[] FILE); {_AS_TEXT}"
@@ -88,7 +83,7 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
         return
     first = head.partition(b"\n")[0]
     columns = [cell.strip(b' "\r') for cell in _DELIMITER.split(first)]
-    if any(name.encode() in columns for name in fields_of(text_field)) or text_field != _USUAL_FIELD:
+    if text_field.encode() in columns or text_field != _USUAL_FIELD:
         raise InvalidTextError(
             f"{path} is a table, and its commas, quotes and all of its columns would be read as "
             f"text, not the column {text_field!r} alone: {CONVERT}; {_AS_TEXT}"

@@ -62,8 +62,8 @@ class FileType:
 class CorpusFile:
     """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
 
-    ctime_ns: when the file or its attributes changed; 0: not known. identity: what it is called where work depends on
-    it, if not by its path. by_name: whether its format was named, so that nothing is concluded from its content.
+    ctime_ns: when the file or its attributes changed; 0: not known. by_name: whether its format was named, so that
+    nothing is concluded from its content.
     """
 
     path: str
@@ -73,7 +73,6 @@ class CorpusFile:
     format: str = "text"
     compression: str = "none"
     ctime_ns: int = 0
-    identity: str = ""
     by_name: bool = False
 
     def location(self, number: int) -> str:

@@ -10,7 +10,6 @@ hold) becomes one invalid byte.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate
 
@@ -19,10 +18,9 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK
 from bpe_pipeline.corpus.documents import Records, SkippedRecords
-from bpe_pipeline.corpus.fields import Fields, fields_of
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
-from bpe_pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, MOST_LINE_BYTES
+from bpe_pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 
 LINE = "line"  # in the budget
 TOO_LONG = "records_too_long"
@@ -148,41 +146,13 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
 
 def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
     """Return the records of whole lines of JSON, the first of which starts at offset `at`."""
-    names = fields_of(text_field, "jsonl")
-    if len(names) > 1:
-        return _parse_joined(lines, at, names)
-    offsets, data, skipped = _core.json_texts(lines, names[0].split("."))
+    offsets, data, skipped = _core.json_texts(lines, text_field.split("."))
     records_skipped = [
         SkippedRecords(kind, count, [at + start for start in starts])
         for kind, (count, starts) in zip(_KINDS, skipped, strict=True)
         if count
     ]
     return Records(offsets, data, 8, _positions(lines, at), records_skipped)
-
-
-def _parse_joined(lines: bytes, at: int, names: Fields) -> Records:
-    """Return the records of whole lines of JSON, each with the texts of several fields, joined.
-
-    A field that is missing, null, empty or no text is left out; a record without any is skipped as one with one field.
-    """
-    from bpe_pipeline.corpus import columns
-
-    found = [_core.json_texts(lines, name.split(".")) for name in names]
-    texts = columns.joined([columns.column_of(offsets, data) for offsets, data, _ in found], names.between)
-    position = _positions(lines, at)
-    skipped: dict[str, list[int]] = {}
-    for row in columns.empty_rows(texts) if any(count for _, _, kinds in found for count, _ in kinds) else ():
-        start = position(row) - at
-        line = lines[start : lines.find(b"\n", start) % (len(lines) + 1)]
-        kinds = [[count for count, _ in _core.json_texts(line, name.split("."))[2]] for name in names]
-        if all(any(counts) for counts in kinds):  # none has a text, not even an empty one
-            worst = max((counts.index(1) for counts in kinds), key=(1, 0, 2).__getitem__)
-            skipped.setdefault(_KINDS[worst], []).append(row)
-    lists = [
-        SkippedRecords(kind, len(rows), [position(row) for row in rows[:MOST_EXAMPLES]])
-        for kind, rows in skipped.items()
-    ]
-    return replace(columns.records_of(texts, position), skipped=lists)
 
 
 def _positions(lines: bytes, at: int) -> Callable[[int], int]:

@@ -114,7 +114,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
         settings = replace(coarse.manifest, plan=Plan(), source=source)
         coarse = Run(Directory(run.coarse_location, RUN), settings)
         if manifest.load_undamaged(run.coarse_location) != coarse:
-            coarse = replace_run(coarse, keep=[])
+            coarse = replace_run(coarse)
         whole = find_counted(coarse, runner.executor)
         if whole is None:
             whole = as_counted(coarse, combine_counters(runner, coarse, Parts(counters, statistics, weights)))

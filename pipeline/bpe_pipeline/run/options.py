@@ -136,11 +136,7 @@ class TextOptions(CorpusOptions):
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
         "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
-        "field of JSON Lines, column of Parquet or Arrow with the text; a.b: b in a; a,b: both; jsonl=a,parquet=b: "
-        "by format", "NAME")
-    text_join: str | None = _input("run", None, read.parse_join,
-        "text between several fields, part of --text-field from then on; default: two line feeds", "TEXT",
-        advanced=True)
+        "field of JSON Lines, column of Parquet or Arrow with the text; a.b: b in a", "NAME")
     sample: float | int | None = _input("count", None, read.parse_sample,
         "take this share of the documents, or about SIZE of the files' bytes, by a hash of content and --seed",
         "SHARE|SIZE", keyword=float | int | str | None, advanced=True)
@@ -308,8 +304,6 @@ class EncodeFilesOptions(TextOptions):
 
     documents: str = _shards("encode", "separator", read.parse_one_of("separator", "offsets"),
         "mark the end of a document by the separator after it, or by offsets in a file", "NAME", advanced=True)
-    complement: bool = _input("encode", False, read.parse_flag, "take the documents that --sample leaves out",
-        advanced=True)
     separator: str | None = _shards("encode", None, read.parse_text,
         "special token after each document; default: the separator of the training corpus", "TEXT", advanced=True)
     special_tokens_in_text: str = _shards("encode", "tokens", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),

@@ -29,7 +29,7 @@ struct type_caster<bpe::DocumentJudge> {
   NB_TYPE_CASTER(bpe::DocumentJudge, const_name("DocumentJudge"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
     return read_fields(source, field("errors", value.errors), field("sample", value.sample), field("seed", value.seed),
-                       field("complement", value.complement), field("max_document_chars", value.max_document_chars));
+                       field("max_document_chars", value.max_document_chars));
   }
 };
 

@@ -36,7 +36,6 @@ struct DocumentJudge {
   ErrorPolicy errors = ErrorPolicy::replace;
   std::optional<double> sample;                // the share of documents to take, by a hash of their bytes; none: all
   uint64_t seed = 0;                           // of the hash
-  bool complement = false;                     // take the others
   std::optional<uint64_t> max_document_chars;  // of a document, its first characters
 
   // Whether a document may be dropped when its end is reached: then its pre-tokens wait until it is known to be counted.

@@ -118,7 +118,7 @@ def _directory() -> Any:
 def train(session: Session) -> Any:
     """Train a tokenizer on INPUT: count, merge, export and report.
 
-    INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
+    INPUT is files, directories, globs and URIs. Without INPUT, train on the sample corpus: the
     standard library of the running Python.
 
     \b
