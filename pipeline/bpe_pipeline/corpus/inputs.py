@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
+from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.files import reading
 from bpe_pipeline.storage import Location, Remote, is_uri, named
@@ -169,12 +170,12 @@ def _absolute(name: str) -> str:
 
 
 def _refuse_undecodable(path: str) -> None:
-    """Raise `InputError` for a name that is not UTF-8: neither `run.json` nor a message could hold it."""
+    """Raise `InputError` for a name that is not Unicode: neither `run.json` nor a message could hold it."""
     try:
         path.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="backslashreplace")
-        raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
+        raise InputError(f"the name of {shown} {system.undecodable(path)}") from None
 
 
 def is_dangling(path: str | Path) -> bool:

@@ -8,6 +8,7 @@ bytes of the file: invalid UTF-8 is left to the errors policy, for which an esca
 hold) becomes one invalid byte.
 """
 
+import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
@@ -26,7 +27,10 @@ LINE = "line"  # in the budget
 TOO_LONG = "records_too_long"
 _LINE_COPIES = 5.5  # as read and joined, its text, and what else reading may hold
 _BLANK = b" \t\r"
-_KINDS = ("records_not_json", "records_without_field", "records_not_text")
+_WITHOUT_FIELD = "records_without_field"
+_KINDS = ("records_not_json", _WITHOUT_FIELD, "records_not_text")
+_FIRST_RECORDS = 1000  # of a file: if all of them lack the field, its name is wrong
+_LOOKED_AT, _MOST_FIELDS = 100, 20  # lines whose names are shown
 
 
 def as_documents(lines: bytes, at: int) -> Records:
@@ -122,15 +126,35 @@ def read_json_lines(
 ) -> Iterator[Records]:
     """Read the records in blocks that start at offset `at` of the text; `InputError` if they are not JSON Lines."""
     looked = at > 0  # whether the first record begins a value over several lines, or is a whole array
+    rows = _FIRST_RECORDS if at else 0  # that were read while none had the field
 
     def parse(lines: bytes, start: int) -> Records:
-        nonlocal looked
+        nonlocal looked, rows
         if not looked and lines.strip():
             _refuse_other_json(file, lines)
             looked = True
-        return parse_lines(lines, start, text_field)
+        records = parse_lines(lines, start, text_field)
+        if rows < _FIRST_RECORDS and records.rows:
+            lacking = sum(skipped.count for skipped in records.skipped if skipped.kind == _WITHOUT_FIELD)
+            rows += records.rows if lacking == records.rows else _FIRST_RECORDS
+            if rows >= _FIRST_RECORDS and lacking == records.rows:
+                _refuse_other_fields(file, lines, text_field, rows)
+        return records
 
     return read_lines(file, blocks, at, budget, parse)
+
+
+def _refuse_other_fields(file: CorpusFile, lines: bytes, text_field: str, rows: int) -> None:
+    """Raise `InputError` if the first records of a file lack the field, even an empty one, and these lines, too."""
+    names = dict[str, None]()
+    for line in filter(bytes.strip, lines.split(b"\n", _LOOKED_AT)[:_LOOKED_AT]):
+        names |= dict.fromkeys(json.loads(line.decode(errors="replace")))
+    if not any(name in names or name.partition(".")[0] in names for name in fields_of(text_field, "jsonl")):
+        shown = ", ".join(list(names)[:_MOST_FIELDS])
+        raise InputError(
+            f"{file.path}: none of its first {rows:,} records has the field {text_field!r}; they have {shown}: say "
+            "which one is the text with --text-field, or leave the file out"
+        )
 
 
 def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
