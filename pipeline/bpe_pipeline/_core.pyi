@@ -102,9 +102,9 @@ class ChunkCounter:
     Counts the pre-tokens of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pre-tokens (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None, refused: Sequence[int] = ()) -> None:
         """
-        added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
+        added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to instead of being counted. form: what each stretch between special tokens is put into before it is cut. refused: which of the special and added tokens raise LookupError(token, offset) where text has them.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
@@ -338,17 +338,6 @@ class Encoder:
     def encode_cut(self, text: str | bytes, ends: Sequence[int]) -> list[int]:
         """The ids of a text whose pre-tokens end at these bytes."""
 
-class ChunkText(PreTokenSink):
-    """The repaired text of a chunk, which a ChunkCounter feeds."""
-
-    def __init__(self, special_tokens: Sequence[str | bytes], *, judged: bool = False) -> None:
-        """special_tokens: the counter's. judged: the counter may drop documents."""
-
-    def take(self) -> tuple[bytes, list[tuple[int, bool]]]:
-        """
-        The text since the last call that is not dropped any more, and where it ends before a dropped document (True) or with a file or record (False).
-        """
-
 class ChunkIds(PreTokenSink):
     """
     The ids of a chunk, which a ChunkCounter feeds, and where its documents end.
@@ -366,9 +355,6 @@ class ChunkIds(PreTokenSink):
 
     def end_inside_document(self) -> None:
         """Call before the end of a text whose last document continues elsewhere."""
-
-    def special_token(self, index: int) -> None:
-        """One special token, found elsewhere."""
 
     def recognise(self, special_ids: Sequence[int]) -> None:
         """

@@ -101,12 +101,14 @@ def test_every_command_says_the_same_of_a_run_as_its_library(files: list[Path], 
     assert (numbers.merged.bytes, numbers.sample.bytes) == (numbers.sample.tokenizers[0].whole.bytes,) * 2
 
 
-@pytest.mark.parametrize("shape", ["gpt2", "qwen2", "llama3", "deepseek", "coder", "space in front", "roberta"])
-@pytest.mark.parametrize("added", ["plain", "mixed", "rules"])
+@pytest.mark.parametrize("shape", ["gpt2", "qwen2", "llama3", "deepseek", "coder", "roberta"])
+@pytest.mark.parametrize("added", ["plain", "mixed", "spaces"])
 def test_every_command_says_the_same_of_a_published_tokenizer(
     files: list[Path], tmp_path: Path, trained: Path, shape: str, added: str
 ) -> None:
     library, tokenizer = pair(shape, added)
+    if added == "mixed" and tokenizer.model.preparation.nfc:
+        pytest.skip("a corpus is searched once: another test shows the refusal")
     (tmp_path / "published").mkdir()
     library.save(str(tmp_path / "published/tokenizer.json"))
     file = files[1] if added == "plain" else files[0]

@@ -74,14 +74,14 @@ def test_shards_hold_the_ids_of_encode(
 
 @pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.processes
-@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("nfc", [False, True])
 def test_bytes_do_not_depend_on_workers(
-    corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, prepared: bool
+    corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, nfc: bool
 ) -> None:
-    """Nor do those of a tokenizer that changes texts before it cuts them."""
+    """Nor do those of a tokenizer that puts text into NFC."""
     texts, separator = corpus_texts(), EOT
-    if prepared:
-        tokenizer, separator, corpus = published.pair("qwen2", "rules")[1], published.EOT, tmp_path / "a.txt"
+    if nfc:
+        tokenizer, separator, corpus = published.pair("qwen2", "plain")[1], published.EOT, tmp_path / "a.txt"
         texts = [f"cafe\u0301 {separator} 12 \u1100\u1161\u11a8 {separator}".encode() * 50]
         corpus.write_bytes(texts[0])
     options = {"shard_format": "bin", "documents": "offsets", "shard_size": 777, "separator": separator}
@@ -108,9 +108,9 @@ def test_offsets_separate_documents(corpus: Path, tokenizer: bpe_pipeline.Tokeni
     assert result.documents == len(rows)
 
 
-@pytest.mark.parametrize("added", [None, "rules"])
+@pytest.mark.parametrize("added", [None, "flags"])
 def test_skipped_documents_leave_no_ids(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, added: str | None) -> None:
-    """Nor where the tokenizer changes texts before it cuts them."""
+    """Nor where the tokenizer puts text into NFC."""
     ours, separator = (published.pair("qwen2", added)[1], published.EOT) if added else (tokenizer, EOT)
     path, bad = tmp_path / "a.txt", peers.generated_text(1, 3000).encode() + b"\xff" + b"tail"
     path.write_bytes(separator.encode().join(["cafe\u0301".encode(), bad, b"two"]))

@@ -105,6 +105,7 @@ RULES = [
     AddedToken("éé", normalized=False, single_word=True, lstrip=True),
 ]
 SPACES = [*PLAIN, *(AddedToken(" " * count, normalized=True, special=False) for count in (24, 8, 2))]  # as in Phi-2
+FLAGS = [RULES[0], RULES[1], RULES[4]]  # which a search finds with all others
 ADDED = {"plain": PLAIN, "mixed": MIXED, "rules": RULES, "spaces": SPACES}
 
 COMBINING = "\u0301\u0316\u0345\u0327\u0bbe\u0bd7\u1161\u11a8\u3099\u1dfa\u0c3c\U00011930\U00011935\u08ca"
@@ -156,7 +157,7 @@ HARD = [*samples.HARD_TEXTS, *samples.all_planes(3, 60), *PARTS, *AROUND]
 
 @functools.cache
 def pair(name: str, added: str) -> tuple[HuggingFaceTokenizer, Tokenizer]:
-    theirs = made(name, ADDED[added])
+    theirs = made(name, FLAGS if added == "flags" else ADDED[added])
     with tempfile.TemporaryDirectory() as directory:
         theirs.save(f"{directory}/tokenizer.json")
         return theirs, Tokenizer.load(directory)

@@ -53,6 +53,7 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     model, output = planning.with_bos(model, options), options.output
+    planning.require_one_search(model, options)
     options = planning.as_directory(options)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from bpe_pipeline._core import Automaton, NormalForm, SpecialTokens
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.pattern.compiled import CompiledPattern
-from bpe_pipeline.pattern.token_rules import PLAIN_RULE, Preparation, TokenRule
+from bpe_pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 
 _SEEN_BYTES = 2 * 4  # of the longest characters: a proof looks at the two around a cut and, in NFC, one more
 _PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can be cut at all is cut
@@ -105,16 +105,11 @@ def cutting_of(
     if judge.selects:
         rules = {**{text.decode(): PLAIN_RULE for text in special_tokens[ending:]}, **rules}
         special_tokens = special_tokens[:ending]
-    special = dict.fromkeys(token.decode() for token in special_tokens)
-    texts = list(special | dict.fromkeys(rules))
-    preparation = Preparation(pattern.nfc, rules=rules)
-    cuts = dict.fromkeys(text for text in preparation.cuts(texts) if text in special)
-    separating = tuple(text.encode() for text in cuts)
-    others = tuple(text.encode() for text in texts if text not in cuts)
-    if preparation.searches(texts):  # what a token takes may be anywhere around it
-        return Cutting(separating, whole_documents=True, added_tokens=others, **reading)
-    reading |= {"form": pattern.form, "added_tokens": others}
-    return Cutting(separating, pattern.automaton, whole_documents, **reading)
+    special = dict.fromkeys(special_tokens)
+    separating = tuple(token for token in special if rules.get(token.decode(), PLAIN_RULE).special)
+    texts = special | dict.fromkeys(text.encode() for text in rules)
+    others = tuple(token for token in texts if token not in separating)
+    return Cutting(separating, pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading)
 
 
 def context_bytes(specials: SpecialTokens) -> int:

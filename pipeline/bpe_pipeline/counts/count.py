@@ -20,10 +20,8 @@ from bpe_pipeline.counts.count_worker import count_chunk
 from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, counter_of, find_counted
 from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at
 from bpe_pipeline.counts.feeding import CountTask
-from bpe_pipeline.counts.prepared import PreparedCountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
-from bpe_pipeline.pattern.token_rules import Preparation
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import KEPT, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
@@ -171,15 +169,13 @@ def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[Count
             f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
             f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
-    rules, separators = rules_of(stored), special_bytes(stored)
-    searches = Preparation(pattern.nfc, rules=rules).searches([*(text.decode() for text in separators), *rules])
     task_of = partial(
-        PreparedCountTask if searches else CountTask,
+        CountTask,
         text_field=stored["text_field"],
         pattern=pattern,
-        special_tokens=separators,
+        special_tokens=special_bytes(stored),
         ending=len(ending_bytes(stored)),
-        rules=rules,
+        rules=rules_of(stored),
         judge=DocumentJudge.of(stored),
         budget_bytes=workers.bytes - WRITE_BYTES,
         grant=workers,

@@ -30,7 +30,7 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
     """Count one chunk, write its counter, return its statistics; `TrainingError` for a pre-token over the budget."""
     started = time.monotonic()
     cutter: Any = task.pattern.automaton or RegexCutter(task.pattern, task.budget_bytes // 2)
-    if isinstance(cutter, RegexCutter) or task.prepares:
+    if isinstance(cutter, RegexCutter):
         task = replace(task, budget_bytes=task.budget_bytes // 2, copies=2)
     with part_paths(task.output) as part_path:
         counting = _Counting(task, cutter, part_path)
@@ -43,17 +43,14 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
             return facts.statistics  # another process counted it meanwhile, and removed the parts that both had
         finally:
             counting.counter.clear_counts()
-            del counting.counter, counting.reading  # they refer to `counting`, so only the garbage collector frees them
+            del counting.counter  # it refers to `counting`, so only the garbage collector frees it
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d different pre-tokens in %.2f s", task, statistics.bytes, rows, elapsed_s)
     return statistics
 
 
 class _Counting(Resumable):
-    """The counter of a chunk, what of it is on disk in parts, and, if its text is compressed, checkpoints.
-
-    reading: what the text is fed to: the counter, or what prepares text for it.
-    """
+    """The counter of a chunk, what of it is on disk in parts, and, if its text is compressed, checkpoints."""
 
     def __init__(self, task: CountTask, cutter: Any, part_path: PartPath) -> None:
         self._task, self._cutter, self._part_path = task, cutter, part_path
@@ -66,13 +63,13 @@ class _Counting(Resumable):
         self.looks = LooksSpecial([*task.special_tokens, *task.added_tokens], self._before.searched_bytes)
         if last.offset:
             _log.info("%s: resuming at byte %d of the text", task, last.offset)
-        self.reading, self.counter = task.counters(cutter, self._spill)
+        self.counter = task.counter(cutter, self._spill)
 
     def count(self) -> tuple[ChunkStatistics, int]:
         """Count the chunk and write its counter; returns its statistics, and how many different pre-tokens there
         are."""
         task = self._task
-        losses = feed_chunk(task, self.reading, look=self.looks.look, resumable=self)
+        losses = feed_chunk(task, self.counter, look=self.looks.look, resumable=self)
         statistics = self.statistics(losses)
         if not self.parts:
             partitions = counter_partitions(self.counter)
@@ -105,7 +102,7 @@ class _Counting(Resumable):
     def statistics(self, losses: Tally) -> ChunkStatistics:
         """Return the statistics of all that was counted, also before this process."""
         characters = self._cutter.concerned() if isinstance(self._cutter, RegexCutter) else ""
-        statistics = self.reading.statistics() | self.looks.statistics()
+        statistics = self.counter.statistics() | self.looks.statistics()
         statistics |= {"losses": losses.kinds, "concerned_characters": characters}
         return self._before + stored(ChunkStatistics, statistics)
 

@@ -5,12 +5,12 @@ What is skipped or altered is counted, with the first locations of each kind.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import InvalidTextError, PatternTimeoutError, TrainingError
+from bpe_pipeline.base.errors import InputError, InvalidTextError, PatternTimeoutError, TrainingError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.chunks import Cutting, cutting_of
@@ -24,12 +24,11 @@ from bpe_pipeline.corpus.skipped_or_altered import Tally, add_up
 from bpe_pipeline.executors.worker import report_progress, report_totals
 from bpe_pipeline.pattern.by_regex import cut_with_regex, differing_characters
 from bpe_pipeline.pattern.compiled import CompiledPattern, PatternSequence
-from bpe_pipeline.pattern.token_rules import TokenRule
+from bpe_pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from bpe_pipeline.storage import Location
 
 _LEAST_NULS = 100  # one byte in fewer is NUL
 _MOST_REPLACED, _FEW_REPLACED = 0.1, 15  # of the characters of a text; a slip in a short one
-WINDOW_BYTES = 1 << 18  # of text that a counter cuts at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +43,7 @@ class ChunkTask:
 
     work: ClassVar[str]
     again: ClassVar[str]  # how to continue when a file was fixed
+    as_text: ClassVar[str] = ""  # how special tokens become text, for a message
 
     name: str
     spans: tuple[FileSpan, ...]
@@ -71,6 +71,17 @@ class ChunkTask:
         ending = self.ending if self.judge.selects else len(special)
         return special[:ending], special[ending:] + self.added_tokens
 
+    @property
+    def refused(self) -> list[int]:
+        """The indices among `tokens` of those whose flags would change the text around them, which is not done.
+
+        A separator ends its document, so the white space behind it (rstrip) is of the next one.
+        """
+        texts = [token.decode() for token in [*self.special_tokens, *self.added_tokens]]
+        rules = [self.rules.get(text, PLAIN_RULE) for text in texts]
+        rules[: self.ending] = [replace(rule, rstrip=False) for rule in rules[: self.ending]]
+        return [index for index, rule in enumerate(rules) if rule.looks_around]
+
     def cutting(self) -> Cutting:
         """Return where the text can be cut."""
         return cutting_of(self.special_tokens, self.rules, self.pattern, judge=self.judge, ending=self.ending)
@@ -88,27 +99,24 @@ class CountTask(ChunkTask):
 
     work: ClassVar[str] = "counted"
     again: ClassVar[str] = "start from scratch with --overwrite"
+    as_text: ClassVar[str] = "count it as text with --special-tokens-as-text (not with --like), "
 
     output: Location
     fingerprint: str
-    prepares: ClassVar[bool] = False  # whether text goes through Python before it is cut
 
-    def counters(
-        self, cutter: Any, spill: Callable[[_core.ChunkCounter], None], window_bytes: int = WINDOW_BYTES
-    ) -> tuple[_core.ChunkCounter, _core.ChunkCounter]:
-        """Return the counter that text is fed to, and the one that has the pre-tokens: they are one here."""
+    def counter(self, cutter: Any, spill: Callable[[_core.ChunkCounter], None]) -> _core.ChunkCounter:
+        """Return the counter that text is fed to."""
         special_tokens, added_tokens = self.tokens
-        counter = _core.ChunkCounter(
+        return _core.ChunkCounter(
             cutter,
             special_tokens,
             added_tokens=added_tokens,
             judge=self.judge,
             budget_bytes=self.budget_bytes,
             spill=spill,
-            window_bytes=window_bytes,
             form=self.pattern.form,
+            refused=self.refused,
         )
-        return counter, counter
 
 
 class Resumable:
@@ -288,11 +296,27 @@ class _Feeding:
                 f"invalid UTF-8 in {location(error.args[1])}; fix it and {task.again}, or choose "
                 "--errors replace or --errors skip"
             ) from None
+        except LookupError as error:
+            if len(error.args) != 2:
+                raise
+            raise _flagged(task, location, *error.args) from None
         except ValueError as error:
             raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         for kind, (_, offsets) in self._counter.statistics()["noted"].items():
             locations = self._locations[kind]
             locations += map(location, offsets[len(locations) :])
+
+
+def _flagged(task: ChunkTask, location: Callable[[int], str], index: int, offset: int) -> InputError:
+    """Return the error for a token in the text whose flags look around it."""
+    text = [*task.special_tokens, *task.added_tokens][index].decode()
+    rule = task.rules[text]
+    flags = " and ".join(name for name in ("lstrip", "rstrip", "single_word") if getattr(rule, name))
+    return InputError(
+        f"{location(offset)}: the text contains the token {text!r}, which is flagged {flags}: these flags are not "
+        f"followed in a corpus; {task.as_text if rule.special else ''}use a tokenizer without them, or take the token "
+        "out of the text"
+    )
 
 
 def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryError) -> TrainingError:

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from unicodedata import category
 
-_MARKS = ("Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So")  # categories of neither white space nor words
+from bpe_pipeline.base.errors import UsageError
+
 _INERT = re.compile(r"[\t-\r -:?@\[-_{-~]*")  # characters that NFC neither makes of others nor joins with others
 
 
@@ -60,26 +60,22 @@ class Preparation:
         rules = {text: replace(self.rule_of(text), normalized=text in late, special=True) for text in texts}
         return {text: rule for text, rule in rules.items() if rule != PLAIN_RULE}
 
-    def searches(self, texts: Collection[str]) -> bool:
-        """Whether there are such tokens, so that a search by rules has to find them."""
-        return bool(self.reaching(texts))
-
-    def rewrites(self, texts: Collection[str]) -> bool:
-        """Whether text has to be taken apart by rules, or gets a space, before the core normalizes and cuts it."""
-        return self.space_in_front or self.searches(texts)
-
     def changes_ids(self, texts: Collection[str]) -> bool:
         """Whether ids are not those of the text itself, cut where these added tokens occur."""
-        return self.nfc or self.rewrites(texts)
+        return self.nfc or self.space_in_front or bool(self.reaching(texts))
 
-    def cuts(self, texts: Collection[str]) -> list[str]:
-        """Return the special tokens before which text may be cut: each side is prepared alike without the other."""
-        separating = self.separating(texts)
-        if not self.searches(texts):
-            return separating
-        reaching = self.reaching(texts)
-        plain = (text for text in separating if text not in reaching)
-        return [text for text in plain if category(text[0]) in _MARKS and category(text[-1]) in _MARKS]
+    def require_one_search(self, texts: Collection[str]) -> None:
+        """Raise `UsageError` if a corpus with these added tokens needs more than one search for them, and NFC."""
+        if self.space_in_front:
+            raise UsageError(
+                "the tokenizer puts a space in front of text (add_prefix_space), which is not done to a corpus: use a "
+                "tokenizer without it"
+            )
+        if late := self.late(texts):
+            raise UsageError(
+                f"the added token {late[0]!r} is normalized: it has to be searched after the others, and a corpus is "
+                "searched once; use a tokenizer in which that flag is false"
+            )
 
 
 def _overlap(first: Collection[str], second: Collection[str]) -> bool:

@@ -10,7 +10,7 @@ from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.inputs import sample_corpus
 from bpe_pipeline.corpus.listing import Listing
-from bpe_pipeline.pattern.token_rules import TokenRule
+from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.ids import Roles
@@ -58,6 +58,9 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
     listing = list_corpus(options, runner.listener, weighted=is_weighted(requested), may_be_empty=stored is not None)
     directory.refuse_corpus_inside(file.path for file in listing.files)
     counting = with_share(requested.of_stage("count"), listing.files)
+    rules = rules_of(counting)
+    texts = [token.decode() for token in special_bytes(counting)]
+    Preparation(requested.normalize == "nfc", rules=rules).require_one_search([*texts, *rules])
     if stored is not None:
         manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
     if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
@@ -215,5 +218,9 @@ def _special_tokens(counting: Mapping[str, Any]) -> Sequence[str]:
 
 
 def rules_of(counting: Mapping[str, Any]) -> dict[str, TokenRule]:
-    """Return the rules of the added tokens that do not have the plain one, by the counting options of a manifest."""
-    return parse_added_tokens(counting.get("added_tokens") or {})
+    """Return the rules of the added tokens that do not have the plain one, by the counting options of a manifest.
+
+    Those that are special have none where they are text.
+    """
+    rules = parse_added_tokens(counting.get("added_tokens") or {})
+    return {text: rule for text, rule in rules.items() if not (rule.special and counting["special_tokens_as_text"])}

@@ -7,8 +7,9 @@ A worker process keeps the last tokenizer that it was sent, with warm caches.
 import logging
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from bpe_pipeline import _core
@@ -16,10 +17,8 @@ from bpe_pipeline.corpus.files import CorpusFile, FileSpan
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
-from bpe_pipeline.counts.prepared import PreparedText, in_blocks
 from bpe_pipeline.executors import Broadcast
 from bpe_pipeline.pattern.compiled import PatternSequence
-from bpe_pipeline.pattern.prepare import SpecialSearch
 from bpe_pipeline.shards.ids_file import EncodedChunk, IdsWriter
 from bpe_pipeline.shards.special_in_text import SpecialInText
 from bpe_pipeline.storage import Location, named, open_file
@@ -41,6 +40,7 @@ class IdsTask(ChunkTask):
 
     work: ClassVar[str] = "encoded"
     again: ClassVar[str] = "encode it again"
+    as_text: ClassVar[str] = "encode it as text with --special-tokens-in-text text, "
 
     separator: int | None
     separators: bool
@@ -125,7 +125,7 @@ def make_ids(
         [],
         separator=task.separator,
         separators=task.separators,
-        judged=task.judge.drops_documents and not model.is_rewritten,  # prepared text was judged before
+        judged=task.judge.drops_documents,
         front=task.front,
         behind=task.behind,
     )
@@ -135,10 +135,7 @@ def make_ids(
         texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
         special = {text: ids_of[text] for text in texts}
         ids.recognise(list(special.values()))
-        if model.is_rewritten:
-            feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
-        else:
-            feeding = _Feeding(part, cutter, ids, ids, sink, part.tokens, model.counting_pattern.form)
+        feeding = _Feeding(part, cutter, ids, sink, model.counting_pattern.form)
 
         def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
             in_text.enter(FileSpan(file, start, stop))
@@ -154,7 +151,7 @@ def make_ids(
         total += ChunkStatistics(
             bytes=read["bytes"],
             text_tokens=sum(added.values()),
-            text_bytes=sum(len(text.encode()) * count for text, count in added.items()) + feeding.around_bytes,
+            text_bytes=sum(len(text.encode()) * count for text, count in added.items()),
             losses=tally.kinds,
             special_found=counts,
             left_out=tuple(read["left_out"]),
@@ -173,6 +170,14 @@ def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
         return opened.read_at(stop - len(separator), len(separator)) == separator
 
 
+def _in_blocks(offsets: Any, data: Any, offset_bytes: int) -> Iterator[tuple[memoryview, bool]]:
+    """Yield the documents of a column in blocks of bytes, and whether each block is the last one of its document."""
+    text = memoryview(data)
+    for start, stop in pairwise(memoryview(offsets).cast("B").cast("q" if offset_bytes == 8 else "i")):
+        for first in range(start, stop, _BLOCK_BYTES):
+            yield text[first : min(first + _BLOCK_BYTES, stop)], first + _BLOCK_BYTES >= stop
+
+
 class _Feeding(_core.ChunkCounter):
     """A counter that counts nothing: its pre-tokens become ids, which are written to the sink in blocks."""
 
@@ -180,16 +185,22 @@ class _Feeding(_core.ChunkCounter):
         self,
         task: IdsTask,
         cutter: Any,
-        pre_tokens: _core.PreTokenSink,
         ids: _core.ChunkIds,
         sink: Sink,
-        tokens: tuple[list[bytes], list[bytes]],
-        form: _core.NormalForm | None = None,
+        form: _core.NormalForm | None,
     ) -> None:
-        options: dict[str, Any] = {"judge": task.judge, "budget_bytes": task.budget_bytes, "sink": pre_tokens}
-        super().__init__(cutter, tokens[0], added_tokens=tokens[1], form=form, **options)
+        separators, others = task.tokens
+        super().__init__(
+            cutter,
+            separators,
+            added_tokens=others,
+            judge=task.judge,
+            budget_bytes=task.budget_bytes,
+            sink=ids,
+            form=form,
+            refused=task.refused,
+        )
         self._ids, self._sink, self._task = ids, sink, task
-        self.around_bytes = 0  # of white space that added tokens take, without what was put in front of text
 
     def start_span(self, file: CorpusFile, start: int, stop: int) -> None:
         """Announce where the next text starts and ends."""
@@ -199,16 +210,12 @@ class _Feeding(_core.ChunkCounter):
         if file.format != "text" or file.compression != "none":
             return
         if stop < file.size:
-            self.end_inside_document()  # the next span continues it
+            self._ids.end_inside_document()  # the next span continues it
         if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
             self._ids.start_text(True)
 
     def start_inside_document(self) -> None:
         """Do nothing: ids do not depend on where a document starts."""
-
-    def end_inside_document(self) -> None:
-        """Announce that the last document of the next text continues elsewhere."""
-        self._ids.end_inside_document()
 
     def feed(self, block: Any, end: bool = False) -> None:
         super().feed(block, end)
@@ -220,55 +227,10 @@ class _Feeding(_core.ChunkCounter):
             super().feed_documents(offsets, data, offset_bytes)
             self.write(at_least=_BLOCK_IDS)
             return
-        for block, end in in_blocks(offsets, data, offset_bytes, _BLOCK_BYTES):  # ids take several times its bytes
+        for block, end in _in_blocks(offsets, data, offset_bytes):  # ids take several times its bytes
             self.feed(block, end)
 
     def write(self, *, at_least: int) -> None:
         """Write the ids that no later text changes, if there are this many."""
         if self._ids.ready() >= at_least:
             self._sink(self._ids.take(self._task.id_bytes), self._ids.take_ends())
-
-
-class _PreparedFeeding(_Feeding):
-    """The first counter repairs the text, which is prepared for the pattern; a second counter makes ids of it."""
-
-    def __init__(
-        self, task: IdsTask, model: Model, special: dict[str, int], cutter: Any, ids: _core.ChunkIds, sink: Sink
-    ) -> None:
-        search = SpecialSearch(special, model.preparation)
-        self._encoding = _core.ChunkCounter(cutter, [], budget_bytes=task.budget_bytes, sink=ids)
-        self._text = PreparedText(task, search, self._stretch, self._token, self._end)
-        super().__init__(task, self._text.automaton, self._text.sink, ids, sink, self._text.tokens)
-        self._index = {id_: index for index, id_ in enumerate(special.values())}
-        self._added = {id_: len(text.encode()) for text, id_ in special.items() if id_ not in model.special_ids}
-        self._continues = False
-
-    def set_budget(self, budget_bytes: int) -> None:
-        super().set_budget(budget_bytes)
-        self._encoding.set_budget(budget_bytes)
-        self._text.budget_bytes = budget_bytes
-
-    def end_inside_document(self) -> None:
-        self._continues = True
-
-    def write(self, *, at_least: int) -> None:
-        self._text.pass_on(self)
-        super().write(at_least=at_least)
-
-    def _stretch(self, data: bytes, put_in_front: int) -> None:
-        self.around_bytes -= put_in_front
-        self._encoding.feed(data)
-
-    def _token(self, id_: int, text: bytes) -> None:
-        self.around_bytes += len(text) - self._added.get(id_, len(text))
-        self._end_stretch(inside_document=True)
-        self._ids.special_token(self._index[id_])
-
-    def _end(self, dropped: bool) -> None:
-        self._end_stretch(inside_document=dropped or self._continues)
-        self._continues &= dropped
-
-    def _end_stretch(self, *, inside_document: bool) -> None:
-        if inside_document:
-            self._ids.end_inside_document()
-        self._encoding.feed(b"", end=True)

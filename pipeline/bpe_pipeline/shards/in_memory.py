@@ -65,6 +65,7 @@ def _restored(ids: bytes, code: Any, ends: bytes, *rest: Any) -> EncodedFiles:
 
 def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
     """Encode a corpus in memory; raises as `encode` does."""
+    planning.require_one_search(model, values)
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
     listing = list_corpus(values, warn_of)

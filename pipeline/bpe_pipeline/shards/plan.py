@@ -109,6 +109,13 @@ def other_separator(
     )
 
 
+def require_one_search(model: Model, options: EncodeFilesOptions) -> None:
+    """Raise `UsageError` if the core cannot make the ids of a corpus by one search for tokens and NFC."""
+    special_tokens, rules = _recognised(model, options)
+    texts = dict.fromkeys([*(token.decode() for token in special_tokens), *rules])
+    replace(model.preparation, rules=rules).require_one_search(list(texts))
+
+
 def with_bos(model: Model, options: EncodeOptions) -> Model:
     """Return the model whose documents start with bos if the options ask for it."""
     if options.add_bos and model.bos_token is None:
@@ -238,8 +245,6 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     judge = DocumentJudge.of(vars(options))
     reading: dict[str, Any] = {"judge": judge, "ending": int(bool(separator)), "text_field": options.text_field}
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
-    if model.is_rewritten:  # a stretch is prepared as a whole
-        cutting = replace(cutting, automaton=None, whole_documents=True)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
     if judge.selects or ((model.front or model.behind) and (judge.drops_documents or ends_alike[1:])):

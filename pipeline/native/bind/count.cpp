@@ -72,7 +72,8 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 
 void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_tokens,
                   const std::vector<Text>& added_tokens, std::optional<bpe::DocumentJudge> judge, size_t window_bytes,
-                  std::optional<size_t> budget_bytes, nb::object spill, nb::object sink, nb::object form) {
+                  std::optional<size_t> budget_bytes, nb::object spill, nb::object sink, nb::object form,
+                  std::vector<uint32_t> refused) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
@@ -84,7 +85,8 @@ void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_to
                                            budget_bytes.value_or(0),
                                            call_spill,
                                            sink.is_none() ? nullptr : nb::cast<bpe::PreTokenSink*>(sink),
-                                           form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form)};
+                                           form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form),
+                                           std::move(refused)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
   const size_t separators = special_tokens.size();
   special_tokens.insert(special_tokens.end(), added_tokens.begin(), added_tokens.end());
@@ -137,8 +139,8 @@ nb::dict statistics_of(const Counter& self) {
   return result;
 }
 
-// Runs what may find invalid text, which becomes a UnicodeError(text, offset), or exceed the budget, a
-// MemoryError(offset, bytes).
+// Runs what may find invalid text, which becomes a UnicodeError(text, offset), a refused token, a
+// LookupError(token, offset), or exceed the budget, a MemoryError(offset, bytes).
 template <class Work>
 void reading(const Work& work) {
   try {
@@ -146,6 +148,9 @@ void reading(const Work& work) {
   } catch (const bpe::InvalidText& invalid) {
     const std::string text = "invalid UTF-8 at byte " + std::to_string(invalid.offset);
     PyErr_SetObject(PyExc_UnicodeError, nb::make_tuple(text, invalid.offset).ptr());
+    throw nb::python_error();
+  } catch (const bpe::RefusedToken& found) {
+    PyErr_SetObject(PyExc_LookupError, nb::make_tuple(found.token, found.offset).ptr());
     throw nb::python_error();
   } catch (const bpe::OutOfBudget& out) {
     PyErr_SetObject(PyExc_MemoryError, nb::make_tuple(out.offset, out.bytes).ptr());
@@ -180,17 +185,20 @@ void bind_counter(nb::module_& module) {
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
            "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "window_bytes"_a = size_t{1} << 18,
            "budget_bytes"_a = nb::none(), "spill"_a = nb::none(), "sink"_a = nb::none(), "form"_a = nb::none(),
+           "refused"_a = nb::make_tuple(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
                    "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
                    "DocumentJudge | None = None, "
                    "window_bytes: int = 262144, budget_bytes: int | None = None, "
                    "spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, "
-                   "form: NormalForm | None = None) -> None"),
+                   "form: NormalForm | None = None, refused: Sequence[int] = ()) -> None"),
            "added_tokens: cut out of the text as special tokens are, but separating no documents. "
            "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
            "which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to "
            "instead "
-           "of being counted. form: what each stretch between special tokens is put into before it is cut.")
+           "of being counted. form: what each stretch between special tokens is put into before it is cut. refused: "
+           "which of the special and added tokens "
+           "raise LookupError(token, offset) where text has them.")
       .def(
           "feed",
           [](Counter& self, const Buffer& block, bool end) {

@@ -2,14 +2,13 @@
 #include "encode/encode.hpp"
 
 #include "bind/casters.hpp"
-#include "encode/chunk_sinks.hpp"
+#include "encode/chunk_ids.hpp"
 #include "encode/rank_file.hpp"
 #include "text/utf8.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using bpe::ChunkIds;
-using bpe::ChunkText;
 using bpe::Encoder;
 using bpe::IdBuffer;
 using bpe::Locked;
@@ -299,25 +298,7 @@ void bind_encoder(nb::module_& module) {
           "text"_a, "ends"_a, "The ids of a text whose pre-tokens end at these bytes.");
 }
 
-void bind_chunk_sinks(nb::module_& module) {
-  nb::class_<ChunkText, PreTokenSink>(module, "ChunkText", "The repaired text of a chunk, which a ChunkCounter feeds.")
-      .def(
-          "__init__",
-          [](ChunkText* self, const std::vector<Text>& special_tokens, bool judged) {
-            new (self) ChunkText(bpe::strings(special_tokens), judged);
-          },
-          "special_tokens"_a, nb::kw_only(), "judged"_a = false,
-          "special_tokens: the counter's. judged: the counter may drop documents.")
-      .def(
-          "take",
-          [](ChunkText& self) {
-            auto [text, ends] = self.take();
-            return std::make_pair(nb::bytes(text.data(), text.size()), std::move(ends));
-          },
-          "The text since the last call that is not dropped any more, and where it ends before a dropped document "
-          "(True) "
-          "or with a file or record (False).");
-
+void bind_chunk_ids(nb::module_& module) {
   nb::class_<ChunkIds, PreTokenSink>(module, "ChunkIds",
                                      "The ids of a chunk, which a ChunkCounter feeds, and where its documents end.")
       .def(
@@ -333,7 +314,6 @@ void bind_chunk_sinks(nb::module_& module) {
            "Call before a text; inside_document: it continues a document which started elsewhere.")
       .def("end_inside_document", &ChunkIds::end_inside_document,
            "Call before the end of a text whose last document continues elsewhere.")
-      .def("special_token", &ChunkIds::special_token, "index"_a, "One special token, found elsewhere.")
       .def("recognise", &ChunkIds::recognise, "special_ids"_a,
            "Token i of the counter has this id from here on; they are counted from 0.")
       .def("found", &ChunkIds::found, "How often the text has each special token.")
@@ -358,7 +338,7 @@ void bind_chunk_sinks(nb::module_& module) {
 
 void bind_encode(nb::module_& module) {
   bind_encoder(module);
-  bind_chunk_sinks(module);
+  bind_chunk_ids(module);
   module.def(
       "merges_of_ranks",
       [](const Tokens& tokens) {

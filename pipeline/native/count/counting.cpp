@@ -124,6 +124,7 @@ void ChunkCounter::process(bool end) {
       if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
       break;
     }
+    if (!drops(match.start)) refuse(match.id, offset_of(match.start));
     ++statistics_.special_tokens;
     if (match.id < separators_) {
       finish_document(match.start);

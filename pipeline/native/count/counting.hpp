@@ -14,6 +14,8 @@
 // kPreTokenCopies) must fit into it as well, and under `skip` a document's different pre-tokens: otherwise OutOfBudget.
 // Sink: with one, pre-tokens go to it instead of into the table, so that encoding reads text exactly as counting does: the
 // same documents, pre-tokens and repairs. It keeps what it made of a document until it hears how the document ended.
+// Refused tokens, special or added, have flags that change the text around them, which is not done here: RefusedToken
+// for the first that is found in a document which is counted.
 // Added tokens that are not special are cut out of the text like special tokens, but the document goes on behind them.
 // Selection: a judge that samples or cuts documents looks at the text as it was fed, before all else. It passes on what
 // is counted, a document at a time; of the rest nothing is checked, repaired or cut. A document ends here at a separator
@@ -53,6 +55,12 @@ struct InvalidText {
 struct OutOfBudget {
   uint64_t offset;  // of its first byte, from the first byte ever fed
   uint64_t bytes;   // of it, as far as it was read
+};
+
+// Thrown where text has a token that it may not have.
+struct RefusedToken {
+  uint64_t offset;  // of its first byte, from the first byte ever fed
+  uint32_t token;   // its index among the special and the added tokens
 };
 
 // Takes pre-tokens in place of the table.
@@ -107,6 +115,7 @@ class ChunkCounter {
     std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
     PreTokenSink* sink = nullptr;      // outlives the counter
     const NormalForm* form = nullptr;  // likewise; none: text is cut as it is
+    std::vector<uint32_t> refused;     // indices of the tokens that text may not have
   };
   // A long pre-token is in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.
@@ -144,6 +153,9 @@ class ChunkCounter {
  private:
   void read(const uint8_t* bytes, size_t size, bool end);
   void select(const uint8_t* bytes, size_t size, bool end);
+  void refuse(uint32_t token, uint64_t offset) const {
+    if (std::ranges::count(options_.refused, token) != 0) throw RefusedToken{offset, token};
+  }
   void judge_document(const uint8_t* text, size_t size, SpecialTokens::Match separator);
   static constexpr size_t npos = ~size_t{0}, kPadding = PreTokenSink::kReadableAfter;
 

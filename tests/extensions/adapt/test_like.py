@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from command import refused, run, succeeded
 
+import bpe_pipeline
 from bpe_pipeline import Tokenizer
+from bpe_pipeline.base.errors import InputError
 
 END, THINK, PAD, WORDS = "<|endoftext|>", "<think>", "<|pad|>", "low lower"
 FLAGS = {THINK: {"special": False}, WORDS: {"special": False, "single_word": True}, PAD: {"lstrip": True}}
@@ -29,7 +31,7 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    document = f"low lower{THINK}slow lower low lowest  {PAD}{END}"
+    document = f"{THINK}slow lowest low{END}"
     (tmp_path / "a.txt").write_text(document * 20)
     return tmp_path / "a.txt"
 
@@ -38,7 +40,20 @@ def test_counts_are_of_the_pre_tokens_and_documents_of_the_tokenizer(base: Path,
     done = succeeded(run("count", text, "--like", base, "--output", tmp_path / "run"))
     assert "20 documents" in done.stdout
     counts = counter_files.read(tmp_path / "run" / "counter.parquet")
-    assert counts == dict.fromkeys([b"slow", b" lower", b" low", b" lowest"], 20)
+    assert counts == dict.fromkeys([b"slow", b" low", b" lowest"], 20)
+
+
+def test_a_flagged_token_stops_counting_and_can_be_text(base: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"slow  {PAD}{END}low")
+    words = ["count", tmp_path / "a.txt", "--like", base, "--output", tmp_path / "run"]
+    reason = refused(run(*words), 1)
+    assert "a.txt, byte 6: the text contains the token '<|pad|>', which is flagged lstrip" in reason
+    assert "with --special-tokens-as-text (not with --like), use a tokenizer without them" in reason
+    flagged = {"added_tokens": {PAD: {"special": True, "lstrip": True}}, "split_at": END}
+    with pytest.raises(InputError, match=r"byte 6: the text contains the token '<\|pad\|>'"):
+        bpe_pipeline.count(tmp_path / "a.txt", output=tmp_path / "other", **flagged)
+    bpe_pipeline.count(tmp_path / "a.txt", output=tmp_path / "text", special_tokens_as_text=True, **flagged)
+    assert b"pad" in counter_files.read(tmp_path / "text" / "counter.parquet")
 
 
 def test_a_vocabulary_of_its_own_keeps_the_flags(base: Path, text: Path, tmp_path: Path) -> None:

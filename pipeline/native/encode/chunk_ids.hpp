@@ -1,4 +1,4 @@
-// What a ChunkCounter feeds instead of counting: ChunkIds, the ids of one chunk; ChunkText, its repaired text.
+// ChunkIds: what a ChunkCounter feeds instead of counting, the ids of one chunk.
 #pragma once
 #include "count/counting.hpp"
 #include "encode/encode.hpp"
@@ -138,48 +138,6 @@ class ChunkIds : public PreTokenSink {
   uint64_t taken_ = 0;  // ids that were taken away
   uint64_t last_end_ = 0;
   std::vector<uint64_t> ends_;
-};
-
-// The text of one chunk: repaired, or without the documents that are skipped; special tokens unchanged. For tokenizers
-// that change texts before they cut them, which happens outside of the core.
-class ChunkText : public PreTokenSink {
- public:
-  // special_texts: those of the counter. `judged`: whether documents may be dropped.
-  ChunkText(std::vector<std::string> special_texts, bool judged)
-      : special_texts_(std::move(special_texts)), judged_(judged) {}
-
-  void pre_tokens(const uint8_t* text, size_t start, const uint32_t* ends, size_t count) override {
-    text_.append(reinterpret_cast<const char*>(text) + start, ends[count - 1] - start);
-  }
-  void keep() override { kept_ = text_.size(); }
-  void drop() override {
-    text_.resize(kept_);
-    ends_.emplace_back(kept_, true);
-  }
-  void special_token(size_t index) override { text_.append(special_texts_[index]); }
-  void end_of_text() override {
-    keep();
-    ends_.emplace_back(kept_, false);
-  }
-  size_t undecided_bytes() const override { return text_.size() - kept_; }
-  size_t pre_token_copies() const override { return 8; }
-
-  // The text that is certain, and where stretches end in it that do not touch what follows: at a document that was
-  // skipped (true), or with a file or record (false). Both are then forgotten.
-  std::pair<std::string, std::vector<std::pair<uint64_t, bool>>> take() {
-    const size_t size = judged_ ? kept_ : text_.size();
-    std::string taken = text_.substr(0, size);
-    text_.erase(0, size);
-    kept_ = 0;
-    return {std::move(taken), std::exchange(ends_, {})};
-  }
-
- private:
-  std::vector<std::string> special_texts_;
-  bool judged_;
-  std::string text_;
-  size_t kept_ = 0;  // of text_: what is certain
-  std::vector<std::pair<uint64_t, bool>> ends_;
 };
 
 }  // namespace bpe

@@ -1,7 +1,9 @@
-"""Counting with added tokens that have flags: the pre-tokens that tokenizers merges within."""
+"""Counting with added tokens that have flags: the pre-tokens that tokenizers merges within, or a refusal."""
 
 import itertools
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bpe_pipeline.corpus.documents import DocumentJudge
-from bpe_pipeline.counts import prepared
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.merges.vocabulary import bytes_to_unicode, text_to_token
-from bpe_pipeline.pattern.normal_form import nfc
 from bpe_pipeline.pattern.prepare import SpecialSearch
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE, Preparation, TokenRule
 from bpe_pipeline.run.options import CountOptions
@@ -21,7 +21,7 @@ from bpe_pipeline.run.patterns import pattern_of
 
 TOKENS = ["<|end|>", "<x>", "low", "éé", "e\u0301x", "  ", "<|e", "nd|>", "\n\n", "a b", " low", "KK", "<x>y"]
 PARTS = [*TOKENS, "lower ", " slow", "low", "e", "\u0301", " ", "\n", "\u3000", "\u212a", "K", "é", "x", "_", "1", "<"]
-rules = st.builds(TokenRule, *[st.booleans()] * 5)
+rules = st.builds(TokenRule, normalized=st.booleans(), special=st.booleans())
 added = st.dictionaries(st.sampled_from(TOKENS), rules, max_size=4)
 texts = st.lists(st.sampled_from(PARTS), max_size=25).map("".join)
 
@@ -31,24 +31,25 @@ def task_of(added: dict[str, TokenRule], form: str, errors: str = "replace") -> 
     special = tuple(text.encode() for text, rule in added.items() if rule.special)
     unlike = {text: rule for text, rule in added.items() if rule != PLAIN_RULE}
     pattern = pattern_of(CountOptions(normalize=form))
-    kind = prepared.PreparedCountTask if Preparation(form == "nfc", rules=unlike).searches(added) else CountTask
     reading: dict[str, Any] = {"special_tokens": special, "rules": unlike, "judge": DocumentJudge(errors)}
-    return kind(name="chunk", spans=(), pattern=pattern, budget_bytes=1 << 26, output=Path(), fingerprint="", **reading)
+    return CountTask(
+        name="chunk", spans=(), pattern=pattern, budget_bytes=1 << 26, output=Path(), fingerprint="", **reading
+    )
 
 
-def counted(task: CountTask, blocks: list[bytes], window: int) -> tuple[dict[bytes, int], dict[str, Any]]:
+def counted(task: CountTask, blocks: list[bytes]) -> tuple[dict[bytes, int], dict[str, Any]]:
     """Count as a worker does; return the pre-tokens, and statistics."""
-    reading, counter = task.counters(task.pattern.automaton, print, window)
+    counter = task.counter(task.pattern.automaton, print)
     for block in blocks:
-        reading.feed(block)
-    reading.feed(b"", end=True)
+        counter.feed(block)
+    counter.feed(b"", end=True)
     columns = counter.columns()
     offsets, counts = (memoryview(columns[at]).cast("B").cast("q") for at in (0, 2))
     data = bytes(columns[1])
     pre_tokens = {
         data[start:end]: count for (start, end), count in zip(itertools.pairwise(offsets), counts, strict=True)
     }
-    return pre_tokens, reading.statistics()
+    return pre_tokens, counter.statistics()
 
 
 def pre_tokens_of_tokenizers(added: dict[str, TokenRule], form: str, text: str) -> Counter[bytes]:
@@ -66,24 +67,17 @@ def pre_tokens_of_tokenizers(added: dict[str, TokenRule], form: str, text: str) 
 
 
 @settings(max_examples=150, deadline=None)
-@given(added, st.sampled_from(["none", "nfc"]), texts, st.integers(1, 9), st.sampled_from([4, 1 << 18]), st.booleans())
-def test_pre_tokens_are_those_of_tokenizers_in_blocks_of_any_size(added, form, text, size, window, waits):
-    assume(not (any(rule.rstrip for rule in added.values()) and any(token[0].isspace() for token in added)))
-    late = [nfc(token) for token, rule in added.items() if rule.normalized]
-    assume(len({*late}) == len(late))  # else refused when it is loaded
-    data, before = text.encode(), prepared._PREPARED_BYTES
-    prepared._PREPARED_BYTES = before if waits else 0
-    try:
-        found, _ = counted(task_of(added, form), [data[at : at + size] for at in range(0, len(data), size)], window)
-    finally:
-        prepared._PREPARED_BYTES = before
+@given(added, st.sampled_from(["none", "nfc"]), texts, st.integers(1, 9))
+def test_pre_tokens_are_those_of_tokenizers_in_blocks_of_any_size(added, form, text, size):
+    assume(not Preparation(form == "nfc", rules=added).late(added))  # else refused before any work
+    data = text.encode()
+    found, _ = counted(task_of(added, form), [data[at : at + size] for at in range(0, len(data), size)])
     assert found == pre_tokens_of_tokenizers(added, form, text)
 
 
 THINK, END = "<think>", "<|end|>"
 
 
-@pytest.mark.parametrize("lstrip", [False, True], ids=["by the core", "prepared"])
 @pytest.mark.parametrize(
     ("text", "errors", "documents", "skipped"),
     [
@@ -94,25 +88,60 @@ THINK, END = "<think>", "<|end|>"
     ],
 )
 def test_tokens_that_are_not_special_separate_no_documents(
-    text: bytes, errors: str, documents: int, skipped: int, lstrip: bool
+    text: bytes, errors: str, documents: int, skipped: int
 ) -> None:
-    task = task_of({END: PLAIN_RULE, THINK: TokenRule(special=False, lstrip=lstrip)}, "none", errors)
-    assert task.prepares is lstrip
-    for window in (1, 5, 1 << 18):
-        found, statistics = counted(task, [text[at : at + 3] for at in range(0, len(text), 3)], window)
+    task = task_of({END: PLAIN_RULE, THINK: TokenRule(special=False)}, "none", errors)
+    for size in (1, 3, 1 << 18):
+        found, statistics = counted(task, [text[at : at + size] for at in range(0, len(text), size)])
         assert (statistics["documents"], statistics["noted"]["documents_skipped"][0]) == (documents, skipped)
         kept = [one for one in text.split(END.encode()) if errors != "skip" or b"\xff" not in one]
         expected = Counter(itertools.chain(*(one.split(THINK.encode()) for one in kept)))
         assert found == {pre_token: count for pre_token, count in expected.items() if pre_token}
 
 
+def at_flagged(text: bytes, rule: TokenRule, *, separates: bool = False, **judge: Any) -> int | None:
+    """Return where counting stops at a token with this rule, in blocks of any size."""
+    task = task_of({END: rule, THINK: PLAIN_RULE} if separates else {THINK: PLAIN_RULE, END: rule}, "nfc")
+    found = set()
+    for size in (1, 3, 1 << 18):
+        try:
+            counted(replace(task, judge=DocumentJudge(**judge)), list(blocks_of(text, size)))
+            found.add((None, None))
+        except LookupError as error:
+            found.add(error.args)
+    [(token, at)] = found
+    assert token in (None, 0 if separates else 1)
+    return at
+
+
+def blocks_of(text: bytes, size: int) -> Iterator[bytes]:
+    """Yield a text in blocks."""
+    return (text[at : at + size] for at in range(0, len(text), size))
+
+
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+@pytest.mark.parametrize("special", [True, False])
+def test_a_token_whose_flags_look_around_it_stops_counting_with_its_byte(flag: str, special: bool) -> None:
+    rule = TokenRule(**{flag: True, "special": special})
+    assert at_flagged(b"abc <|en |> <think>", rule) is None
+    assert at_flagged("é<think> b <|end|> c<|end|>".encode(), rule) == 12
+    assert at_flagged(b"a<|end|><think>\xff", rule, errors="skip") == 1
+    assert at_flagged(b"\xffa<|end|>b", TokenRule(**{flag: True}), errors="skip") is None  # its document is skipped
+    assert at_flagged(b"ab<|end|>c<think>d", TokenRule(**{flag: True}), max_document_chars=1) is None
+
+
+@pytest.mark.parametrize(("flag", "at"), [("lstrip", 2), ("rstrip", None), ("single_word", 2)])
+def test_white_space_behind_a_separator_is_of_the_next_document(flag: str, at: int | None) -> None:
+    assert at_flagged(b"ab<|end|>\nc", TokenRule(**{flag: True, "special": True}), separates=True) == at
+
+
 def test_normalized_tokens_need_no_search_where_no_text_shows_the_difference() -> None:
     """As in DeepSeek's file, where some tokens are special and others normalized, and no text is."""
     late = TokenRule(normalized=True, special=False)
-    assert not Preparation(rules={"<|User|>": late}).searches(["<|end|>", "<|User|>"])
-    assert Preparation(rules={"<|User|>": late}).searches(["<|User", "<|User|>"])
-    assert Preparation(nfc=True, rules={"<|User|>": late}).searches(["<|end|>", "<|User|>"])
-    assert not Preparation(nfc=True, rules={"    ": late}).searches(["<|end|>", "    "])
+    assert not Preparation(rules={"<|User|>": late}).late(["<|end|>", "<|User|>"])
+    assert Preparation(rules={"<|User|>": late}).late(["<|User", "<|User|>"])
+    assert Preparation(nfc=True, rules={"<|User|>": late}).late(["<|end|>", "<|User|>"])
+    assert not Preparation(nfc=True, rules={"    ": late}).late(["<|end|>", "    "])
     stretches = SpecialSearch({"<|User|>": 7}, Preparation(rules={"<|User|>": late})).stretches(b"a<|User|>")
     assert list(stretches) == [(b"a", None, 0), (b"<|User|>", 7, 0)]
 
