@@ -53,7 +53,7 @@ def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None
     }
     [row] = [line for line in result.stdout.splitlines() if line.startswith("skipped/altered")]
     assert row.endswith("1 file without text: report.txt"), row
-    assert "; 5 pre-tokens cut at max_pre_token_bytes in 2 files; " in row
+    assert "; 5 pre-tokens split at max_pre_token_bytes in 2 files; " in row
     assert str(corpus) not in row
     assert "5 pre-tokens cut" not in result.stderr
     listed = (corpus / "run" / "report.txt").read_text()

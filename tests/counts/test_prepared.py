@@ -13,7 +13,7 @@ from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.counts import prepared
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.merges.vocabulary import bytes_to_unicode, text_to_token
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.pattern.prepare import SpecialSearch
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE, Preparation, TokenRule
 from bpe_pipeline.run.options import CountOptions

@@ -47,7 +47,7 @@ _UNKNOWN = {"time": "unknown: the sample has too little text"}
 _SECOND_COUNT = (
     "the corpus is read again; its counters, about as large as the text, and their time are not in the forecast"
 )
-_CUT = "cut at {:,} characters; the forecast is of whole ones"
+_CUT = "truncated at {:,} characters; the forecast is of whole ones"
 _START_S = 1.0  # of the command, its workers, and the files that are made at its end
 _ROW_S = 0.4e-6  # to combine a row of a counter, by one thread
 _PACKED_BYTES, _FILE_BYTES = 2.2, 4096  # a count and a length in a counter's file; its footer

@@ -20,7 +20,7 @@ KINDS = {
     "files_with_nuls": "files read as text of which more than a hundredth are NUL bytes, as in UTF-16",
     "files_like_json": "files read as text of which most lines begin with { and end with }, as JSON Lines do",
     "documents_skipped": "documents with invalid UTF-8 skipped",
-    "pre_tokens_cut": "pre-tokens cut at max_pre_token_bytes",
+    "pre_tokens_cut": "pre-tokens split at max_pre_token_bytes",
     "records_not_json": "records skipped: not a JSON object",
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",

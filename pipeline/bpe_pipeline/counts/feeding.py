@@ -304,7 +304,7 @@ def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryErro
     if task.judge.selects:
         what, judging = "document", ", no --sample, no --max-document-chars"
     cut = judging or ("" if task.max_pre_token_bytes else ", --max-pre-token-bytes")
-    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that cuts it"
+    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that splits it"
     if task.work == "encoded":  # the tokenizer says what cuts
         remedy = f"{judging} or fewer --workers"
     return TrainingError(

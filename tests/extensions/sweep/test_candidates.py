@@ -66,7 +66,7 @@ def test_what_is_measured_is_what_the_runs_own_tokenizers_make_of_the_text(home:
         assert {kind for kind, *_ in rows} == {"mixture", "held out"}
 
 
-def test_the_last_pair_is_counted_without_weights(home: Path, swept: dict[str, Any]) -> None:
+def test_the_last_merge_is_counted_without_weights(home: Path, swept: dict[str, Any]) -> None:
     counts = {(one["mixture"], one["vocab_size"]): one["last_count"] for one in swept["points"]}
     for size in SIZES:
         before, after = (bpe_pipeline.merge(home / "runs/fair", vocab_size=one)[one] for one in (size - 1, size))
@@ -121,7 +121,7 @@ def test_what_cannot_be_compared_is_refused(home: Path, tmp_path: Path) -> None:
     succeeded(run(*train, "--special-token", "<|x|>"))
     words = ["sweep", "--candidate", home / "runs/llama", "--candidate", tmp_path / "other", "--vocab-size", 400]
     message = refused(run(*words, "--held-out", home / "held.txt", "--output", tmp_path / "sweep"), 2)
-    assert "their special tokens or normal forms differ" in message
+    assert "their special tokens or Unicode normalization differ" in message
 
 
 def test_text_that_a_candidate_counted_is_not_held_out(home: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Extended:
     """An extended tokenizer.
 
     plan: its new tokens, as new-tokens.parquet has them. removed: the tokens whose ids they got first. made_again: old
-    ids that merges alone did not make and now make. last_pair: how often the pair of the last merge occurred. before,
+    ids that merges alone did not make and now make. last_merge: how often the pair of the last merge occurred. before,
     after: the tokens of all counted pre-tokens by the base and with all new tokens; without_removed: by what stays of
     the base; savings: what fewer new ones save. special_tokens: those that were added; notes: their ids, and how often
     they were text.
@@ -76,7 +76,7 @@ class Extended:
     plan: tuple[NewToken, ...]
     made_again: tuple[int, ...]
     stopped: str
-    last_pair: str
+    last_merge: str
     before: int
     after: int
     savings: tuple[Saving, ...]
@@ -127,7 +127,7 @@ def result_of(extended: Extended, output: Location) -> Facts:
         **({"removed": len(extended.removed)} if extended.removed else {}),
         "made_again": len(extended.made_again),
         "stopped": extended.stopped,
-        "last_pair": extended.last_pair,
+        "last_merge": extended.last_merge,
         **({"special_tokens": extended.special_tokens} if extended.notes else {}),
         "tokens_before": extended.before,
         **({"tokens_without_removed": extended.without_removed} if extended.removed else {}),
@@ -155,7 +155,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
             gone = {one.old_id for one in removed}
             runner.warn(left_out_of_settings(change.base, staying_ids(gone, written.vocabulary)))
             runner.warn(learned_again(removed, {one.token for one in learned.new}))
-        last_pair = _last_pair(runner, change.counts, written, learned)
+        last_merge = _last_merge(runner, change.counts, written, learned)
         for limit in limits_of(written, ("hf",)):
             runner.warn(limit)
     stopped = learned.chosen or "as many as were asked for"
@@ -168,7 +168,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     special, old = written.vocabulary.special_tokens, change.model.vocabulary.special_tokens
     marks = {text: id_ for text, id_ in special.items() if text not in old}
     notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.counts, [*marks], executor))]
-    how = stopped, last_pair, learned.before, learned.after, learned.savings(), marks, tuple(notes)
+    how = stopped, last_merge, learned.before, learned.after, learned.savings(), marks, tuple(notes)
     return Extended(tokenizer, learned.new, again, *how, removed, learned.tokens[0])
 
 
@@ -263,7 +263,7 @@ def _tokens_by_name(
     return by_name
 
 
-def _last_pair(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
+def _last_merge(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
     """Say how often the pair of the last merge occurred, without weights."""
     if not learned.counts:
         return "none"

@@ -45,7 +45,7 @@ class DoctorOptions(Values):
     path: Location = argument("TOKENIZER", parse_location,
         "a tokenizer's directory or file, of this package or another's, or a run")
     inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
-        "text to compare runtimes on, besides hard strings, and to measure for --gates; names, such as en=PATH, are "
+        "text to compare runtimes on, besides edge cases, and to measure for --gates; names, such as en=PATH, are "
         "languages; default: a sample of the corpus", "[NAME=]FILE...", flag="--sample",
         words=True)
     gates: Location | None = flag(None, parse_location,

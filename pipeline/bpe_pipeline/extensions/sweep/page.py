@@ -222,10 +222,10 @@ class Swept(Result):
         }
         kind = kind_of(self.points[0])
         measured = format_bytes(sum(text.bytes for text in self.points[0].measured if text.kind == kind))
-        note = f"The geometric mean of the {KINDS[kind]}, {measured}. †: the last pair is too rare."
+        note = f"The geometric mean of the {KINDS[kind]}, {measured}. †: the last merge is too rare."
         tables = [
             self._by_size("Bytes per token by size", _marked_rate, note=note),
-            self._by_size("How often the last pair occurred", lambda point: point.last_count, note=_RARE),
+            self._by_size("How often the last merge occurred", lambda point: point.last_count, note=_RARE),
         ]
         for kind, title in _TITLES.items():
             if of_kind := [text for text in texts if text[0] == kind]:

@@ -7,7 +7,7 @@ the vocabulary's n_v parameters, which are rows of the hidden size, as A / n_v^a
 same compute F a model of n + n_v parameters reads only D = F / (6 (n + n_v)) tokens. F is 6 x parameters x tokens, or
 without `tokens` what they found to be optimal, (n / exp(-2.484651))^2. The fit is of models of 33 million to 3 billion
 parameters; beyond, it is an extrapolation. Without parameters: the smallest size from which on no doubling saves 5 % of
-the tokens. Vocabularies whose last pair occurred fewer than 20 times in the text are left out: such tokens are names
+the tokens. Vocabularies whose last merge occurred fewer than 20 times in the text are left out: such tokens are names
 and typing errors. Weights are relative and multiply no occurrence.
 
 Mixture: the largest geometric mean of bytes per token over the held-out files, or without any over the files that are
@@ -137,17 +137,17 @@ def recommend(points: Sequence[Point], model: ForModel, labels: Mapping[str, str
     most = {tried: max(point.last_count for point in points if point.vocab_size == tried) for tried in sizes}
     if left := [tried for tried in sizes if tried not in usable]:
         listed = ", ".join(f"{tried:,} ({most[tried]:,})" for tried in left)
-        because = f"their last pair occurred fewer than {LEAST_COUNT} times in every mixture: {listed}"
+        because = f"their last merge occurred fewer than {LEAST_COUNT} times in every mixture: {listed}"
         advice.append(Advice("excluded sizes", "none of them", because, evidence={"last_counts": most}))
     if rare := [point for point in points if point.vocab_size == size and point not in possible]:
         listed = ", ".join(
             f"{(labels or {}).get(point.mixture, point.mixture)} ({point.last_count:,})" for point in rare
         )
-        because = f"their last pair occurred fewer than {LEAST_COUNT} times at this size: {listed}"
+        because = f"their last merge occurred fewer than {LEAST_COUNT} times at this size: {listed}"
         evidence = {"last_counts": {point.mixture: point.last_count for point in rare}}
         advice.append(Advice("excluded mixtures", "none of them", because, evidence=evidence))
     if best.last_count < LEAST_COUNT:
-        because = f"too little text: its last pair occurred {format_count(best.last_count, 'times')}"
+        because = f"too little text: its last merge occurred {format_count(best.last_count, 'times')}"
         unless = f"{LEAST_COUNT} would be enough"
         advice.append(Advice("text", "more text", because, unless, evidence={"last_count": best.last_count}))
     return Recommendation(best.mixture, size, rate(best), tuple(advice))

@@ -228,7 +228,8 @@ def _refuse_other_texts(points: Sequence[Point]) -> None:
             if text.kind not in ("mixture", "source") and text.bytes != size:
                 raise UsageError(
                     f"{text.name} has {text.bytes:,} bytes of text to {point.mixture} and {size:,} to {other}: their "
-                    "special tokens or normal forms differ; leave one out, or hold out text without such tokens, in NFC"
+                    "special tokens or Unicode normalization differ; leave one out, or hold out text without such "
+                    "tokens, in NFC"
                 )
 
 
