@@ -18,6 +18,7 @@ LEAST_SIZES = 4  # of a source; the largest is held back to test the prediction
 SHARES = 256  # of the hash of pre-tokens, in which a cluster combines
 STREAMED = 3  # times that merging reads a counter which it does not hold
 USUAL_CHUNK_BYTES = 64 << 20
+STORING_TIME, PASS_TIME = 0.4, 0.12  # of merging in memory: to write all words to disk, and of a pass over them
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ def plan(model: Model, cluster: Cluster, corpus_bytes: float, chunk_bytes: float
     joining = StageCost("joining", {"network of one node": 2 * counter / cluster.network_bytes_s})
     needed_bytes = model.peak_bytes(pre_token_bytes)
     fits = needed_bytes <= cluster.memory_bytes
-    times = 1.0 if fits else passes_over_disk(cluster.memory_bytes / needed_bytes)[1]
+    times = 1.0 if fits else 1 + STORING_TIME + PASS_TIME * passes_over_disk(cluster.memory_bytes / needed_bytes)
     merging = StageCost(
         "merging",
         {

@@ -11,12 +11,10 @@ import shlex
 import shutil
 import sys
 import tempfile
-import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -31,16 +29,6 @@ _STYLE = "background:#12181f;color:#e6edf3;display:inline-block;margin:0;padding
 
 
 _SCHEMES = ("light", "dark")
-_SCRIPTS = {"uk": "CYRILLIC", "gu": "GUJARATI", "hy": "ARMENIAN"}  # each is of one language in the texts
-_CHARACTERS = 400_000  # of each language
-_NARROWED = """() => {
-  let kept = true;
-  for (const one of document.querySelectorAll("#parts > *")) {
-    if (one.matches("h3")) kept = one.textContent === "Languages";
-    if (!kept && !one.matches(".plots")) one.remove();
-  }
-  document.querySelectorAll("#parts figure:has(#languages, #sources), button.save").forEach((one) => one.remove());
-}"""
 _FIGURES = "[...document.querySelectorAll('figure')].every((one) => one.querySelector('svg, img, canvas') !== null)"
 
 
@@ -59,18 +47,8 @@ def of_reports(browser: Any, home: Path, images: Path) -> None:
 
 
 def of_figures(browser: Any, home: Path, images: Path) -> None:
-    """Take pictures of the figures of a sweep, of an extension, of chat data and of languages that choose in turns."""
-    unseen = []
-    for name, text in {"en": "english", "code": "c-code"}.items():
-        documents = (home / "corpus" / f"{text}.txt").read_text(encoding="utf-8").split("<|endoftext|>")
-        for path, part in ((f"{name}.txt", documents[1:]), (f"unseen-{name}.txt", documents[:1])):
-            (home / path).write_text("<|endoftext|>".join(part), encoding="utf-8")
-        _train(home, name, f"{name}.txt", "16k", "--pattern", "o200k")
-        unseen += ["--held-out", f"unseen-{name}.txt"]
-    weights = ["--weight", "en=1,4", "--weight", "code=1,4"]
-    _run(home, "sweep", "en", "code", *weights, *unseen, "--vocab-size", "4k,8k,16k", "--output", "sweep")
-    _run(home, "count", "corpus/japanese.txt", "--like", "en", "--output", "more")
-    _run(home, "extend", "en", "more", "--add", "16k", "--dry-run", "--html", "extend.html")
+    """Take pictures of the figures of chat data."""
+    _train(home, "en", "corpus/english.txt", "16k", "--pattern", "o200k")
     answers = (home / "corpus" / "english.txt").read_text(encoding="utf-8").split("\n\n")[:3000]
     rows = [
         json.dumps({"instruction": "Go on.", "input": "", "output": answer}) for answer in answers if answer.strip()
@@ -79,34 +57,10 @@ def of_figures(browser: Any, home: Path, images: Path) -> None:
     chat = ["--template", "default", "--sequence-length", "512", "--output", "rows"]
     _run(home, "encode-chat", "chat.jsonl", "--tokenizer", "en", *chat)
     _run(home, "report", "rows", "--output", "chat.html")
-    how = ["--pattern", "o200k", "--vocab-size", "4k", "--compare-plain", "--output", "parity"]
-    _run(home, "parity", *_languages(home), *how)
-    parts = {
-        "parity": ("parity/report.html", "#parts"),
-        "sweep": ("sweep/sweep.html", ".plots"),
-        "extend": ("extend.html", "figure"),
-        "chat": ("chat.html", ".plots"),
-    }
-    for name, (page, selector) in parts.items():
-        for scheme in _SCHEMES:
-            view = _opened(browser, home / page, scheme, 1000)
-            view.evaluate(_NARROWED)
-            view.locator(selector).first.screenshot(path=images / f"{name}-{scheme}.png")
-            view.close()
-
-
-def _languages(home: Path) -> list[str]:
-    """Write as much text of each language, and return it as `parity` takes it."""
-    texts = {"en": (home / "corpus" / "english.txt").read_text(encoding="utf-8")}
-    with pa.input_stream(Path(os.environ["BPE_PIPELINE_TEST_DATA"]) / "mixed-250.txt.zst") as file:
-        documents = file.read().decode(errors="replace").split("<|endoftext|>")
-    for name, script in _SCRIPTS.items():
-        texts[name] = "<|endoftext|>".join(
-            one for one in documents if sum(script in unicodedata.name(letter, "") for letter in one[200:400]) > 100
-        )
-    for name, text in texts.items():
-        (home / f"{name}-parity.txt").write_text(text[:_CHARACTERS], encoding="utf-8")
-    return [f"{name}={name}-parity.txt" for name in texts]
+    for scheme in _SCHEMES:
+        view = _opened(browser, home / "chat.html", scheme, 1000)
+        view.locator(".plots").first.screenshot(path=images / f"chat-{scheme}.png")
+        view.close()
 
 
 def _train(home: Path, name: str, corpus: str, size: str, *options: str) -> None:

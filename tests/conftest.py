@@ -32,9 +32,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Without bytecode, each of many hundred commands that run in a process of their own would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Reports are tested in test_report.py; other tests do not write pages of some megabytes for each run.
-os.environ["BPE_PIPELINE_REPORT"] = "none"
-
 
 STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
 

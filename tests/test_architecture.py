@@ -50,7 +50,7 @@ MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
 MOST_PARAMETERS = 6
 MOST_FLAGS = 24  # in the help of a command
 MOST_UNFORMATTED = 35  # uses of `fmt: skip` and `fmt: off` in package and tests
-MOST_BEHIND = {"commands.train": 128, "counts.count_worker": 41}  # modules that are imported sooner or later
+MOST_BEHIND = {"commands.train": 129, "counts.count_worker": 42}  # modules that are imported sooner or later
 LONGEST_CHAIN = 19  # modules that import one another in a row
 # Modules that name others as text. The face of the package imports what is public when it is first used.
 MAY_NAME_MODULES = {"__init__"}
@@ -353,6 +353,5 @@ def test_what_is_not_used_yet_is_not_imported(statement: str, absent: set[str], 
     """Heavy packages; and what follows counting, which is imported while workers count."""
     (tmp_path / "corpus.txt").write_text("the theme of the thesis " * 1000)
     command = [sys.executable, "-P", "-c", f"import sys\n{statement}\nprint(*sys.modules)"]
-    environment = os.environ | {"BPE_PIPELINE_REPORT": "page"}
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
     assert absent & set(output.stdout.split()) == set()

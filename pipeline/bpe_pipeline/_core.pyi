@@ -102,7 +102,7 @@ class ChunkCounter:
     Counts the pre-tokens of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pre-tokens (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, max_pre_token_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None) -> None:
         """
         added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to instead of being counted. form: what each stretch between special tokens is put into before it is cut.
         """
@@ -445,41 +445,3 @@ class Packer:
         """
 
     def amounts(self) -> tuple[int, int, int]: ...
-
-class MergeReplay:
-    """
-    The second opinion on a merge list, from two readings of all pre-tokens or more.
-    """
-
-    def __init__(self, rules: MergeRules, byte_order: bytes, left: Buffer, right: Buffer, counts: Buffer, joined: Buffer, *, exhausted: bool, budget_bytes: int, first: int = 0) -> None: ...
-
-    def add(self, counter: Columns) -> None:
-        """
-        Adds pre-tokens; all of them in each reading. OverflowError where their bytes are 2^63 or more.
-        """
-
-    def next_reading(self) -> bool:
-        """Ends a reading; returns whether another one is needed."""
-
-    def done(self, of_reading: float) -> float:
-        """How much of all readings is done when so much of this one is."""
-
-    def wrong(self) -> tuple[int, tuple[int, int, int] | None, int, int] | None:
-        """
-        After the last reading, the first wrong merge: its rank, the better pair with its count or None, and the count and joined occurrences that the listed pair really has; None where all are right.
-        """
-
-    def token(self, id: int) -> bytes:
-        """The bytes of a token."""
-
-    @property
-    def bytes(self) -> int:
-        """Of all pre-tokens, each as often as it was found."""
-
-def replay_rules() -> list[str]:
-    """The names of the rules that a replay obeys."""
-
-def counter_sum(counter: Columns) -> tuple[int, int, int, int, bool]:
-    """
-    Rows, sum of counts, bytes, a digest, and whether rows ascend by hash and bytes; all but the first and last modulo 2^64, and all but the rows add up over counters.
-    """

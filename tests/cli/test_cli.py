@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 import every_command
-import peers
 import pytest
 import yaml
 from command import refused, run, run_process, succeeded
@@ -17,7 +16,11 @@ from command import refused, run, run_process, succeeded
 import bpe_pipeline
 from bpe_pipeline import __version__
 from bpe_pipeline.cli import all_commands
+from bpe_pipeline.cli.command import click_command
+from bpe_pipeline.cli.settle import settle
 from bpe_pipeline.commands.declaration import TITLES
+from bpe_pipeline.commands.public.train import train
+from bpe_pipeline.run.options import TrainOptions
 
 EOT = "<|endoftext|>"
 
@@ -95,9 +98,9 @@ def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
 
 def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"inputs: ['{text}']\nvocab_size: 400\npattern: llama3\n")
-    shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--print-config").stdout
-    assert "vocab_size: 500" in shown
-    assert "pattern: llama3" in shown
+    shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--dry-run").stdout
+    assert 'pattern: "llama3"' in shown
+    assert "vocab_size: [500]" in shown
     (tmp_path / "wrong.yaml").write_text("vocabsize: 400\n")
     line = refused(run("train", "--config", tmp_path / "wrong.yaml"), 2)
     assert "wrong.yaml" in line
@@ -120,6 +123,13 @@ def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
     assert "--pattern" in refused(run("merge", tmp_path / "run", "--config", tmp_path / "other.yaml"), 1)
 
 
+def settled(*words: str) -> TrainOptions:
+    """Return the options that the words of `train` and its configuration file say."""
+    typed = click_command(train).make_context("train", [*words]).params
+    options: TrainOptions = settle(train, typed).options
+    return options
+
+
 @pytest.mark.parametrize(("words", "own", "listed"), [
     ("--special-token <a> --special-token <b>", [], [EOT, "<a>", "<b>"]),
     (f"--special-token <a> --special-token {EOT}", [], [EOT, "<a>"]),
@@ -129,8 +139,7 @@ def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_special_token_adds_to_the_default(words: str, own: list[str], listed: list[str], tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(yaml.safe_dump({"special_tokens": own} if own else {}))
-    found = succeeded(run("train", *words.split(), "--config", tmp_path / "own.yaml", "--print-config"))
-    assert yaml.safe_load(found.stdout)["special_tokens"] == listed
+    assert settled(*words.split(), "--config", str(tmp_path / "own.yaml")).special_tokens == tuple(listed)
 
 
 @pytest.mark.parametrize(("words", "address", "inputs"), [
@@ -141,8 +150,8 @@ def test_special_token_adds_to_the_default(words: str, own: list[str], listed: l
     ("--text-field --ray a:1", None, ["a:1"]), ("a executor", None, ["a", "executor"]),
 ])  # fmt: skip
 def test_only_an_address_that_follows_ray_is_its_own(words: str, address: str | None, inputs: list[str] | None) -> None:
-    shown = yaml.safe_load(succeeded(run("train", "--print-config", *words.split())).stdout)
-    assert (shown["ray"], shown["inputs"]) == (address, inputs)
+    options = settled(*words.split())
+    assert (options.ray, options.inputs and [*options.inputs]) == (address, inputs)
 
 
 def test_special_tokens_that_separate_are_not_counted(tmp_path: Path) -> None:
@@ -206,16 +215,6 @@ def test_json_is_the_result_alone(text: Path, tmp_path: Path) -> None:
     assert found["encode --tokenizer a --text low --text er"]["ids"][0] == bpe_pipeline.load(tmp_path / "a").encode(
         "low"
     )
-
-
-def test_dry_run_forecasts_the_time(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(peers.generated_text(1, 200_000) * 10)
-    seconds = []
-    for pattern in ("gpt2", r"(?<=\s)\p{L}+|.|\s"):
-        plan = run("train", tmp_path / "a.txt", "--dry-run", "--vocab-size", 400, "--pattern", pattern).stdout
-        number, unit = re.findall(r"^time .*counting (\d+) (s|min)", plan, re.MULTILINE)[0]
-        seconds.append(int(number) * {"s": 1, "min": 60}[unit])
-    assert seconds[0] < seconds[1]
 
 
 _LOST = """

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command import run_here
 
@@ -24,7 +26,7 @@ COMMANDS = """
     train |text| --output |log| --vocab-size 300 --special-token |token| --log-json
     train |text| --output |cut| --vocab-size 270 --pattern |pattern|
     train |text| --output |plan| --dry-run
-    train |text| --output |run| --special-token |token| --print-config
+    train |text| --output |run| --special-token |token| --vocab-size 300 --dry-run
     train |text| --pattern |broken|
     train |text| --input-format |literal|
     train |absent|
@@ -34,9 +36,7 @@ COMMANDS = """
     combine |run| |counted| --output |combined|
     export |run| --export gpt2,tiktoken --check
     export |run| --chat-template |absent|
-    export-counts |run| |counts.tsv|
-    export-counts |run| |counts.tsv|
-    import-counts |counts.tsv| --output |imported| --special-token |token|
+    import-counts |counts.parquet| --output |imported| --special-token |token|
     import-counts |absent| --output |imported|
     extend |counted| |run| --add 5 --output |extended|
     prune |run| |counted| --keep 280 --output |pruned|
@@ -54,7 +54,6 @@ COMMANDS = """
     decode --tokenizer |run| |absent|
     explain --tokenizer |run| |token|
     explain --tokenizer |run| |literal| --json
-    explain --tokenizer |run| |token| --html |page.html|
     diff |run| |cut| |text|
     diff |run| |cut| --text |literal| --json
     doctor |run|
@@ -78,6 +77,7 @@ def test_what_commands_print_and_write_has_no_controls(tmp_path: Path) -> None:
     (home / "text" / f"{HOSTILE}.txt").write_text(f"some text to learn from, <|{HOSTILE}|> again and again\n" * 9)
     (home / "text" / f"{HOSTILE}.empty").touch()
     (home / "text" / f"{HOSTILE}.broken.txt").write_bytes(b"text and \xff and text")
+    pq.write_table(pa.table({"pre_token": [HOSTILE], "count": [3]}), home / "counts.parquet")
     for command in COMMANDS:
         result = run_here(*_words(command, home))
         for printed in (result.stdout, result.stderr):

@@ -131,7 +131,6 @@ STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "fo
     ("source", {"mixed": [], "kind": "runs", "digest": "", "description": ""}, "it has both a source and files"),
     ("files", [{"path": "a"}], "'size' is missing"),
     ("files", [{**STORED, "path": "a", "format": "zip"}], "a is of the unknown kind zip, none"),
-    ("files", [{**STORED, "path": "a", "identity": "stdin/../a"}], "is not the name of a copy of standard input"),
     ("counting", None, "is damaged"), ("format_version", 99, "99"),
 ])  # fmt: skip
 def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object, reason: str) -> None:
@@ -181,7 +180,9 @@ def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: in
     succeeded(run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path))
 
 
-@pytest.mark.parametrize("words", ["count - --output run", "encode - --tokenizer {0}", "decode --tokenizer {0}"])
+@pytest.mark.parametrize(
+    "words", ["count --files-from - --output run", "encode - --tokenizer {0}", "decode --tokenizer {0}"]
+)
 def test_sigterm_ends_a_command_that_waits_for_input(trained: Path, tmp_path: Path, words: str) -> None:
     command = [sys.executable, "-P", "-m", "bpe_pipeline", *words.format(trained).split()]
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -210,7 +211,7 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(("script", "code", "named"), [
     *((f"bpe {words} >/dev/full", 1, "standard output cannot be written: No space left on device") for words in (
-        "--version", "--help", "train --print-config", "train a.txt --vocab-size 260 --output run --quiet",
+        "--version", "--help", "train --dry-run", "train a.txt --vocab-size 260 --output run --quiet",
         "train a.txt --vocab-size 260 --output run --log-json")),
     ("mkdir d; cd d; rmdir ../d; bpe train a.txt --output $OLDPWD/x", 1, "the working directory is gone (No such"),
     *(("bpe train ''", 2, "INPUT"), (r"bpe train $'caf\xe9.txt'", 2, "rename it")),

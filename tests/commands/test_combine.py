@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import bpe_pipeline
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import RunDirectoryError, TrainingError, UsageError
-from bpe_pipeline.counts import counter_file
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.values import parse_weight
@@ -172,7 +171,6 @@ def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp
         "--pattern": {"pattern": "llama3"},
         "--special-token": {"special_tokens": ["<x>"]},
         "--errors": {"errors": "skip"},
-        "--max-pre-token-bytes": {"max_pre_token_bytes": 8},
     }.items():
         bpe_pipeline.count(f"{runs[0]}.txt", output=tmp_path / "other", overwrite=True, **options)
         with pytest.raises(RunDirectoryError, match=f"cannot be combined: {name} is"):
@@ -236,7 +234,7 @@ def test_weights_of_inputs_in_any_chunks(inputs: list[Path], tmp_path: Path, wei
         options = ["--chunk-size", chunk_size, "--workers", workers, "--output", home]
         succeeded(run("count", *inputs, *words(weights), *options))
         assert read(home / "counter.parquet") == expected(inputs, weights)
-        assert "their sum, " in bpe_pipeline.verify(home)["chunks' counters"]
+        assert "checksums are right" in bpe_pipeline.verify(home)["chunks' counters"]
 
 
 def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tmp_path: Path) -> None:
@@ -261,7 +259,7 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     succeeded(run("merge", home, "--vocab-size", 262))  # with the weights that it has
     more = run("merge", home, "--vocab-size", 261, "--special-token", "<|im_end|>")
     assert "'<|im_end|>' was never counted as text" in more.stderr  # weights are at least 1: a count is a bound
-    assert shown in run("verify", home).stdout
+    succeeded(run("verify", home))
     for path in inputs:
         Path(f"{path}.away").rename(path)
     assert "with --weight '1' '15/2' '3', not without it" in refused(run(*train), 1)
@@ -326,13 +324,10 @@ def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -
     assert ("in the weighted counts" in (mixed / "report.json").read_text()) == (weight != "1")
 
 
-def test_verify_finds_a_wrong_sum_of_an_input(inputs: list[Path], tmp_path: Path) -> None:
+def test_verify_reads_the_counters_of_inputs(inputs: list[Path], tmp_path: Path) -> None:
     bpe_pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, chunk_size=300, vocab_size=265)
-    kept, other = (tmp_path / "run" / "counts" / f"input-00{number}.parquet" for number in range(2))
-    with counter_file.open_counter(kept) as right, counter_file.open_counter(other) as wrong:
-        mark, columns, statistics = right.fingerprint, list(wrong.read_all()), wrong.statistics
-    counter_file.write_counter(kept, iter(columns), fingerprint=mark, statistics=statistics)
-    with pytest.raises(RunDirectoryError, match="is not the sum of the counters"):
+    (tmp_path / "run" / "counts" / "input-000.parquet").write_bytes(b"damage")
+    with pytest.raises(RunDirectoryError, match=r"input-000\.parquet"):
         bpe_pipeline.verify(tmp_path / "run")
 
 
@@ -395,7 +390,8 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     Path("d.txt").write_text(peers.generated_text(4, 400))
     bpe_pipeline.train("d.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
-    assert "e would have no inputs" in refused(run("merge", "a", "--output", "e", "--weight", 2), 2)
+    counts = bpe_pipeline.import_counts({"low": 1}, output="imported")
+    assert "imported has no inputs" in refused(run("merge", counts, "--output", "e", "--weight", 2), 2)
     bpe_pipeline.parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
     bpe_pipeline.merge("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()

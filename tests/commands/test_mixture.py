@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import refused, run, succeeded
+from command import files_in, refused, run, succeeded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,7 +132,7 @@ def test_a_temperature_is_the_weights_that_it_prints(inputs: list[Path], tmp_pat
     last = (tmp_path / "evened/report.txt").read_text().partition("Mixture")[2].partition("/sw ")[2].split()
     assert last[2:4] == [texts[2]["weight"], "5.00%"]
     assert "temperature 3" in run("info", tmp_path / "evened").stdout
-    assert "their sum, " in bpe_pipeline.verify(tmp_path / "evened")["chunks' counters"]
+    assert "checksums are right" in bpe_pipeline.verify(tmp_path / "evened")["chunks' counters"]
 
 
 def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_path: Path) -> None:
@@ -147,6 +147,8 @@ def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_pat
     assert merged.merges != as_counted.merges
     assert [share for *_, share in manifest.require(home).manifest.texts] == pytest.approx([1 / 3] * 3, rel=1e-4)
     assert {path: path.stat().st_mtime_ns for path in written} == written
+    with pytest.raises(RunDirectoryError, match="with --temperature 'inf', not '1'"):
+        bpe_pipeline.merge(home, temperature=1)
     assert bpe_pipeline.merge(home, vocab_size=380)[380].merges == merged.merges[:123]  # with the weights that it has
     again = bpe_pipeline.merge(home, temperature=1, overwrite=True, **options)[400]
     assert again.merges == as_counted.merges
@@ -155,6 +157,37 @@ def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_pat
         Path(f"{path}.away").rename(path)
     evened = bpe_pipeline.train(inputs, output=tmp_path / "evened", temperature="inf", **options)
     assert evened.merges == merged.merges
+
+
+@pytest.mark.parametrize("weights", [{"temperature": 3, "shares": {"sw": "5%"}}, {"weights": [1, 3, 9]}])
+def test_another_run_has_other_weights(inputs: list[Path], tmp_path: Path, weights: dict[str, Any]) -> None:
+    home, new, options = tmp_path / "run", tmp_path / "new", {"vocab_size": 400}
+    expected = bpe_pipeline.train(inputs, output=tmp_path / "trained", **options, **weights)
+    as_counted = bpe_pipeline.train(inputs, output=home, **options)
+    before = files_in(home)
+    for path in inputs:
+        path.rename(f"{path}.away")
+    made = bpe_pipeline.merge(home, output=new, **options, **weights)[400]
+    assert made.merges == expected.merges != as_counted.merges
+    assert files_in(home) == before
+    assert manifest.require(new).manifest.texts == manifest.require(tmp_path / "trained").manifest.texts
+    assert bpe_pipeline.merge(home, output=new, vocab_size=380, **weights)[380].merges == expected.merges[:123]
+    again = bpe_pipeline.merge(new, temperature=1, overwrite=True, **options)[400]
+    assert again.merges == as_counted.merges
+    with pytest.raises(RunDirectoryError, match="holds other counts than"):
+        bpe_pipeline.merge(home, output=bpe_pipeline.count(__file__, output=tmp_path / "other").directory, **weights)
+
+
+def test_a_copy_that_was_stopped_is_completed(inputs: list[Path], tmp_path: Path) -> None:
+    bpe_pipeline.count(inputs, output=tmp_path / "run")
+    whole = bpe_pipeline.merge(tmp_path / "run", output=tmp_path / "new", temperature=2, vocab_size=400)[400]
+    stopped = manifest.require(tmp_path / "new")  # as it was while counters were copied
+    bare = manifest.replace(manifest.require(tmp_path / "run").manifest, merging=None)
+    manifest.save(manifest.Run(stopped.directory, bare))
+    for name in ("counter.parquet", "counts/000001.parquet", "merges.parquet"):
+        (tmp_path / "new" / name).unlink()
+    again = bpe_pipeline.merge(tmp_path / "run", output=tmp_path / "new", temperature=2, vocab_size=400)[400]
+    assert again.merges == whole.merges
 
 
 def test_a_corpus_that_grew_has_weights_of_all_its_bytes(inputs: list[Path], tmp_path: Path) -> None:

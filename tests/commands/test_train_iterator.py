@@ -26,6 +26,7 @@ from bpe_pipeline.corpus import items
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.corpus.items import blocks
 from bpe_pipeline.counts import count_documents, elsewhere
+from bpe_pipeline.pattern import by_regex
 from bpe_pipeline.pattern.compiler import compile_pattern
 
 EOT = "<|endoftext|>"
@@ -217,9 +218,10 @@ def test_a_directory_that_is_removed_is_named(moment: str, tmp_path: Path, monke
         bpe_pipeline.train_from_iterator(documents, output=output, vocab_size=258, workers=1)
 
 
-def test_pattern_timeout_names_the_item(tmp_path: Path) -> None:
+def test_pattern_timeout_names_the_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_regex, "TIMEOUT_S", 1)
     documents = ["zz aab z"] * 3 + ["z<|endoftext|>" + "a" * 60] + ["z"] * 40
-    options = {"pattern": "(?:a|aa)+(?<!a)b|z", "pattern_timeout": 1, "vocab_size": 300}
+    options = {"pattern": "(?:a|aa)+(?<!a)b|z", "vocab_size": 300}
     message = r"^item 4: the pattern .* for the document of 60 characters"
     with pytest.warns(UserWarning, match="on the regex package"), pytest.raises(PatternTimeoutError, match=message):
         bpe_pipeline.train_from_iterator(documents, output=tmp_path / "run", **options)
@@ -351,9 +353,8 @@ def test_replaced_bytes_are_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-def test_the_documents_are_not_sent_to_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documents_are_not_sent_to_workers(tmp_path: Path) -> None:
     """A generator cannot be: the report would lack its numbers."""
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "numbers")
     bpe_pipeline.train_from_iterator(
         (text for text in ["low lower lowest"] * 9), output=tmp_path / "run", vocab_size=260
     )

@@ -97,6 +97,16 @@ def test_corpora_are_learned_as_by_tokenizers(kind, tmp_path, texts, chosen, cut
         assert ours(run) == made
 
 
+def test_a_byte_order_mark_is_learned_as_by_tokenizers(tmp_path: Path) -> None:
+    files = [tmp_path / "0.txt", tmp_path / "1.txt"]
+    files[0].write_bytes(b"\xef\xbb\xbfthe the\nthe \xef\xbb\xbfend\n")
+    files[1].write_bytes(b"\xef\xbb\xbf\xef\xbb\xbfthe\n")
+    names = list(map(str, files))
+    bpe_pipeline.train_like(trainer(262), PLAIN, names, output=tmp_path / "run")
+    assert ours(tmp_path / "run") == theirs(trainer(262), PLAIN, names)
+    assert any("\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}" in pair for pair in ours(tmp_path / "run")[0])
+
+
 @pytest.mark.processes
 def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
     files = write_files(tmp_path, [peers.generated_text(seed, 3000) + EOT for seed in range(3)])

@@ -163,13 +163,6 @@ def test_an_array_of_something_else_is_text(text: bytes) -> None:
     assert read("x.txt", text)[1:] == (1, {})
 
 
-@pytest.mark.parametrize("stdin", [JSON_LINES, gzipped(JSON_LINES)])
-def test_json_lines_from_standard_input_are_refused_by_that_name(stdin: bytes) -> None:
-    assert "standard input is JSON Lines by its content" in refused(run("count", "-", "-o", "run", stdin=stdin), 1)
-    assert not list(Path("run").glob("stdin/*"))
-    succeeded(run("count", "-", "-o", "run", "--input-format", "jsonl", "--overwrite", stdin=stdin))
-
-
 MIXED = JSON_LINES + b"no JSON\n" * 20
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command import refused, run, succeeded
 
@@ -150,3 +151,64 @@ def test_a_link_whose_file_comes_back_is_counted_by_the_same_command() -> None:
     succeeded(run("count", "d", "-o", "run"))
     Path("d/c.bin").write_text("more text")
     assert "2 files" in succeeded(run("count", "d", "-o", "run", "--exclude", "c.bin")).stdout
+
+
+def parquet(name: str, *texts: str) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"text": list(texts)}), name)
+
+
+@pytest.mark.parametrize("given", ["table", "table/*.parquet", "table/**", "table/**/*.parquet", "."])
+@pytest.mark.parametrize("part", ["part", "day=1/hour=2/part"])
+def test_a_delta_table_is_refused_with_how_to_read_it(given: str, part: str) -> None:
+    for number in range(2):
+        parquet(f"table/{part}-{number}.parquet", "old or new")
+    Path("table/_delta_log").mkdir()
+    Path("table/_delta_log/0.json").write_text('{"add": {"path": "part-0.parquet"}}\n')
+    if "=" in part and given == "table/*.parquet":
+        return
+    with pytest.raises(
+        InputError, match=r"table is a Delta table, .*_delta_log/.*deltalake\.DeltaTable\(\".*table\"\)"
+    ):
+        names(given)
+    listed = [f"table/{part}-{number}.parquet" for number in (0, 1)]
+    assert names(*listed) == listed  # the user has read the log
+
+
+HUB = ["data/train.parquet", "data/test.parquet"]
+
+
+@pytest.mark.parametrize("given", [".", "**", "*"])
+def test_card_and_licence_of_a_repository_are_left_out_and_named(given: str) -> None:
+    for name in HUB:
+        parquet(name, "a row")
+    for name in ("README.md", "LICENSE", "data/LICENSE.txt", ".gitattributes", "dataset_infos.json"):
+        Path(name).write_text("---\nlicense: mit\n---\n# Card\n")
+    done = succeeded(run("count", given, "-o", "run", "--fail-on-loss"))
+    assert "2 files, " in done.stdout
+    [said] = [line for line in done.stderr.splitlines() if "left out" in line]
+    assert "about a repository of data: " in said
+    assert "README.md" in said
+    assert names("README.md", *HUB) == ["README.md", *HUB]  # what is named is read
+
+
+def test_a_card_with_metadata_says_that_texts_are_data() -> None:
+    for name in ("repository/a.txt", "code/a.txt"):
+        Path(name).parent.mkdir()
+        Path(name).write_text("text")
+        Path(name).with_name("LICENSE").write_text("as it is")
+    Path("repository/README.md").write_text("---\nlicense: mit\n---\n")
+    Path("code/README.md").write_text("# Code\n")
+    assert names(".") == ["code/LICENSE", "code/README.md", "code/a.txt", "repository/a.txt"]
+
+
+def test_a_cache_of_the_hub_is_its_snapshots() -> None:
+    revision = "f" * 40
+    home = Path("datasets--a--b")
+    for name in ("refs", "blobs", f"snapshots/{revision}"):
+        (home / name).mkdir(parents=True)
+    (home / "refs/main").write_text(revision)
+    for name in ("a.txt", "b.txt"):
+        (home / "blobs" / name[0]).write_text(name)
+        (home / "snapshots" / revision / name).symlink_to(f"../../blobs/{name[0]}")
+    assert names(str(home)) == [f"{home}/snapshots/{revision}/{name}" for name in ("a.txt", "b.txt")]

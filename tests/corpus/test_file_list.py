@@ -40,7 +40,6 @@ def test_a_name_is_a_line_or_ends_with_nul(tmp_path: Path, content: bytes, names
     [
         (b"", "names no files"),
         (b"\n \n\0", "names no files"),
-        (b"a.txt\n-\n", "has a line `-`"),
         (b"\xef\xbb\xbfa.txt", "is no list of paths"),
     ],
 )
@@ -67,7 +66,6 @@ def test_names_of_a_list_follow_the_inputs_in_their_order(corpus: Path) -> None:
 def test_standard_input_may_be_the_list(corpus: Path) -> None:
     succeeded(run("count", "--files-from", "-", "--output", "run", stdin=b"a.txt\0two\nlines.txt\0"))
     assert len(manifest.require(corpus / "run").manifest.plan.files) == 2
-    assert "standard input is an INPUT already" in refused(run("count", "-", "--files-from", "-", "--output", "b"), 2)
 
 
 def test_encode_and_configuration_files_take_a_list(corpus: Path) -> None:

@@ -1,5 +1,6 @@
 """Parquet: every type of a column of texts reads the same documents; errors name what is damaged or missing."""
 
+import base64
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
+from command import refused, run
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus import columns
@@ -138,3 +141,37 @@ def test_damaged_page_names_its_row_group(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(data[:-20])
     with pytest.raises(InputError, match=r"a\.parquet cannot be read as Parquet"):
         read(tmp_path / "a.parquet")
+
+
+class _Keys(encryption.KmsClient):
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+        return base64.b64decode(wrapped_key)
+
+
+def write_encrypted(path: Path, column: str, *, plaintext_footer: bool) -> None:
+    table = pa.table({"text": ["a b", "c"], "id": [1, 2]})
+    factory = encryption.CryptoFactory(lambda _: _Keys())
+    asked = encryption.EncryptionConfiguration("footer", column_keys={"k": [column]}, plaintext_footer=plaintext_footer)
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), asked)
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize(
+    "command", [("count", "-o", "run"), ("count", "-o", "run", "--dry-run"), ("train", "-o", "run")]
+)
+def test_an_encrypted_column_is_one_line_and_no_abort(tmp_path: Path, command: tuple[str, ...]) -> None:
+    write_encrypted(tmp_path / "a.parquet", "text", plaintext_footer=True)
+    error = refused(run(*command, "a.parquet", cwd=tmp_path), 1)
+    assert "a.parquet: the column 'text' is encrypted; write it without encryption" in error
+    for name in ("b.parquet", "b"):
+        write_encrypted(tmp_path / name, "text", plaintext_footer=False)
+        assert f"{name} is a Parquet file whose footer is encrypted" in refused(run(*command, name, cwd=tmp_path), 1)
+
+
+def test_an_encrypted_column_that_is_not_read_hides_nothing(tmp_path: Path) -> None:
+    write_encrypted(tmp_path / "a.parquet", "id", plaintext_footer=True)
+    assert read(tmp_path / "a.parquet") == ([b"a b", b"c"], [])

@@ -138,12 +138,6 @@ def test_named_limit_is_enough_also_if_more_workers_share_it(workers: int, most:
     assert 0 <= then - 70 * MIB - LEAST_COUNTING_BYTES <= 10 * MIB
 
 
-def _line(home: Path) -> Path:
-    rows = b"".join(b"x%d\t3\n" % number for number in range(70_000))
-    (path := home / "a.tsv").write_bytes(rows + b"y" * 4 * MIB + b"\t5\n")
-    return path
-
-
 def _page(home: Path) -> Path:
     """A page of 40 MB in a few kB."""
     table, path = pa.table({"text": [b"some words and " * 100] * 27_000}), home / "a.parquet"
@@ -165,7 +159,6 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
         use_dictionary=False,
         column_encoding={"pre_token": "DELTA_BYTE_ARRAY"},
     ),
-    "line": _line,
     "page": _page,
 }
 
@@ -174,7 +167,7 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize(
     ("name", "command", "reason", "least_mib"),
     [
-        ("line", ["import-counts", "--pattern=none"], ".* to read", 150),
+        ("dictionary", ["import-counts", "--pattern=none"], ".* to read", 150),
         ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
     ],
 )
@@ -224,12 +217,12 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(run("verify", imported, "--memory-limit", "50MiB"), 2)
     found = measured("verify", imported, cwd=tmp_path, limit_mib=160)
-    assert "each the right one" in found.stdout
-    assert "different; checksums and order are right" in found.stdout
-    assert re.search("reading the counter [0-9]+ times", found.stdout)
+    assert "different; the checksums are right" in found.stdout
 
 
 def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the report, whose worker makes a model of its own: in this test it is this process."""
+    monkeypatch.setenv("BPE_PIPELINE_REPORT", "none")
     made: list[weakref.ref[Model]] = []
     real = export.Trained.model
 

@@ -1,5 +1,6 @@
 """Skipped or altered input: how tallies add up, and how the command reports them."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -7,22 +8,24 @@ from pathlib import Path
 import pytest
 from command import refused, run, succeeded
 
+import bpe_pipeline
+from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
 from bpe_pipeline.extensions.chat.kinds import NO_TOOL_FORMAT
 
 
 def test_tallies_add_up_in_order() -> None:
     one, two = Tally(), Tally()
-    one.add("pre_tokens_cut", 3, ["a", "b"])
-    one.add("pre_tokens_cut", 0, ["never"])
-    two.add("pre_tokens_cut", 20, map(str, range(20)))
+    one.add("replacements", 3, ["a", "b"])
+    one.add("replacements", 0, ["never"])
+    two.add("replacements", 20, map(str, range(20)))
     two.add("files_empty", 1, ["f"])
     two.add(NO_TOOL_FORMAT, 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
     total = add_up([one.kinds, two.kinds])
-    assert total["pre_tokens_cut"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
-    assert one.kinds["pre_tokens_cut"]["examples"] == ["a", "b"]
+    assert total["replacements"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
+    assert one.kinds["replacements"]["examples"] == ["a", "b"]
     cut, empty, without = in_words(total)  # those of an extension come last
-    assert [cut.kind, str(empty)] == ["pre_tokens_cut", "1 file without text (first: f)"]
+    assert [cut.kind, str(empty)] == ["replacements", "1 file without text (first: f)"]
     assert without.without_locations().endswith("the template has no tool format")  # of one file
     assert set(total) <= set(KINDS)
 
@@ -37,25 +40,20 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def test_summary_and_report_list_skipped_and_altered_input(corpus: Path) -> None:
-    options = ["--output", "run", "--vocab-size", 262, "--max-pre-token-bytes", 4]
+    options = ["--output", "run", "--vocab-size", 262]
     result = succeeded(run("train", "a.jsonl", "b.txt", "empty.txt", *options, cwd=corpus))
     report = json.loads((corpus / "run" / "report.json").read_text())
     losses = {loss["kind"]: (loss["count"], loss["examples"]) for loss in report["corpus"]["losses"]}
     assert losses == {
         "replacements": (1, [f"{corpus}/b.txt, byte 6"]),
-        "pre_tokens_cut": (
-            5,
-            [f"{corpus}/a.jsonl, byte 0"] * 3 + [f"{corpus}/b.txt, byte 0", f"{corpus}/b.txt, byte 7"],
-        ),
         "records_not_json": (1, [f"{corpus}/a.jsonl, byte 59"]),
         "records_without_field": (1, [f"{corpus}/a.jsonl, byte 38"]),
         "files_empty": (1, [f"{corpus}/empty.txt"]),
     }
     [row] = [line for line in result.stdout.splitlines() if line.startswith("skipped/altered")]
     assert row.endswith("1 file without text: report.txt"), row
-    assert "; 5 pre-tokens split at max_pre_token_bytes in 2 files; " in row
+    assert row.count("; ") == 3
     assert str(corpus) not in row
-    assert "5 pre-tokens cut" not in result.stderr
     listed = (corpus / "run" / "report.txt").read_text()
     assert all(examples[0] in listed for _, examples in losses.values())
     assert "1 file without text" in run("train", *options, cwd=corpus).stdout
@@ -83,3 +81,41 @@ def test_file_that_is_hardly_text_is_a_warning_of_its_own(tmp_path: Path) -> Non
     assert re.match(r"warning: 1 file more than a tenth of which is U\+FFFD(?!.*a\.txt).*b\.png", line)
     encoded = run("encode", "a.txt", "b.png", "--tokenizer", "run/tokenizer", "--output", "shards", cwd=tmp_path)
     assert line in encoded.stderr
+
+
+NOTHING_LEFT = {
+    "no JSON": ("a.jsonl", b"version 1\noid 2\n", (), "2 records skipped: not a JSON object"),
+    "records without ends of lines": ("a.jsonl", b'{"text": "a"}{"text": "b"}', (), "1 record skipped: not a JSON"),
+    "quotes of Python": ("a.jsonl", b"{'text': 'a'}\n", (), "1 record skipped: not a JSON object"),
+    "empty texts": ("a.jsonl", b'{"text": ""}\n{"text": ""}\n', (), "all of it is empty"),
+    "blank lines": ("a.jsonl", b"\n \n\n", (), "1 file without text"),
+    "invalid UTF-8": ("a.jsonl", b'{"text": "a\xff"}\n', ("--errors", "skip"), "1 document with invalid UTF-8 skipped"),
+    "only a byte order mark": ("a.txt", b"\xef\xbb\xbf", (), "1 file without text"),
+    "nothing, compressed": ("a.txt.gz", gzip.compress(b""), (), "1 file without text"),
+    "another field": ("a.jsonl", b'{"body": "a"}\n', (), "1 record skipped: no text field"),
+}
+
+
+@pytest.mark.parametrize("case", NOTHING_LEFT)
+def test_a_command_with_no_text_left_ends_with_the_same_error(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name, content, options, reason = NOTHING_LEFT[case]
+    Path(name).write_bytes(content)
+    Path("text.txt").write_text("a text")
+    succeeded(run("train", "text.txt", "-o", "run", "--vocab-size", 258, "--quiet"))
+    for verb, words in (
+        ("count", ("count", "-o", "counted")),
+        ("count", ("train", "-o", "trained")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "shards")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "shuffled", "--shuffle")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "train.bin")),
+    ):
+        error = refused(run(*words, name, *options, "--quiet"), 1)
+        assert f"error: the corpus holds no text to {verb}: " in error, words
+        assert reason in error
+    python = {"errors": "skip"} if options else {}
+    for output in ({}, {"output": "python"}):
+        with pytest.raises(InputError, match="the corpus holds no text to encode: "):
+            bpe_pipeline.encode(name, tokenizer="run/tokenizer", **python, **output)

@@ -66,13 +66,6 @@ def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str,
     assert Tokenizer.load(exported).special_tokens == {"<|endoftext|>": 263, mark: 264}
 
 
-def test_nothing_is_said_of_pre_tokens_that_were_cut_because_they_are_long(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("[INSTRUCT] low " * 5)
-    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", vocab_size=262, max_pre_token_bytes=5)
-    found = run_here("merge", tmp_path / "run", "--vocab-size", 261, "--special-token", "[INSTRUCT]")
-    assert "how often '[INSTRUCT]' was counted as text is unknown" in found.stderr
-
-
 @pytest.mark.parametrize("reserved", ["<|reserved_special_token_0|>", "<unused7>", "[unused7]", "<|extra_0|>", "<m>"])
 def test_a_reserved_token_of_a_downloaded_base_is_taken_first(reserved: str, tmp_path: Path) -> None:
     Tokenizer.from_merges([(b"l", b"o")], ["<s>", "</s>", reserved]).save(tmp_path / "base")

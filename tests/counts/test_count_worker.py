@@ -143,24 +143,6 @@ def test_documents_end_at_special_tokens_and_texts():
     assert [len(bytes(column)) for column in counted(b"").columns()] == [8, 0, 0]
 
 
-@settings(max_examples=100, deadline=None)
-@given(TEXT, st.integers(4, 9), st.integers(1, 50))
-def test_longest_pre_token(text, most, window):
-    counter = counted(text, [], max_pre_token_bytes=most, window_bytes=window)
-    expected, cut = Counter(), 0
-    for pre_token, number in oracle_counting.count(text).items():
-        parts = [""]
-        for character in pre_token.decode():
-            if len((parts[-1] + character).encode()) > most:
-                parts.append("")
-            parts[-1] += character
-        for part in parts:
-            expected[part.encode()] += number
-        cut += number * (len(parts) > 1)
-    assert as_counter(counter.columns()) == expected
-    assert noted(counter) == ({"pre_tokens_cut": cut} if cut else {})
-
-
 @pytest.mark.parametrize("at_the_ends", [False, True], ids=["any hashes", "hashes at both ends of the table"])
 def test_a_growing_table_keeps_every_pre_token(at_the_ends):
     numbers = sorted({b" %d" % number + b"0" * (number % 3 * 7) for number in range(400_000)}, key=_core.hash64)
@@ -275,7 +257,6 @@ def cut_by(cutter, **options):
     ("feed", "error", "reason"),
     [
         (lambda: counted(b"", errors="ignore"), TypeError, "judge"),
-        (lambda: counted(b"", max_pre_token_bytes=3), ValueError, "max_pre_token_bytes"),
         (lambda: counted(b"", window_bytes=0), ValueError, "window"),
         (lambda: counted(b"", budget_bytes=1000), ValueError, "together"),
         (by_columns, ValueError, "one more offset"),

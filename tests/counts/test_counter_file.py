@@ -32,7 +32,7 @@ from bpe_pipeline.counts.combine_worker import CombineTask, combine, join
 from bpe_pipeline.counts.counter_file import open_counter
 from bpe_pipeline.storage import named, sealed_parquet
 
-LOSSES = {"pre_tokens_cut": {"count": 1, "examples": ["a.txt, byte 2"]}}
+LOSSES = {"replacements": {"count": 1, "examples": ["a.txt, byte 2"]}}
 
 
 def is_there(path, fingerprint):
@@ -328,8 +328,8 @@ def test_columns_that_do_not_fit_are_refused(offsets, data, counts, reason):
 
 
 def test_adding_statistics_adds_every_field():
-    more = {"pre_tokens_cut": {"count": 2, "examples": ["b.txt, byte 4"]}}
-    both = {"pre_tokens_cut": {"count": 3, "examples": ["a.txt, byte 2", "b.txt, byte 4"]}}
+    more = {"replacements": {"count": 2, "examples": ["b.txt, byte 4"]}}
+    both = {"replacements": {"count": 3, "examples": ["a.txt, byte 2", "b.txt, byte 4"]}}
     one = ChunkStatistics(bytes=3, documents=1, losses=LOSSES, concerned_characters="éa")
     other = ChunkStatistics(bytes=4, files=2, losses=more, concerned_characters="aéƀ")
     assert one + other == ChunkStatistics(bytes=7, documents=1, files=2, losses=both, concerned_characters="aéƀ")

@@ -31,6 +31,7 @@ from bpe_pipeline.pattern.normalization import nfc, nfc_form
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 from bpe_pipeline.tokenizer.model import Model
 
+pytestmark = pytest.mark.filterwarnings("ignore:in a sample of the corpus NFC rewrites")
 END = "<|end|>"
 PATTERN = compile_pattern("gpt2")
 CUTTERS = [PATTERN.automaton, PATTERN.cut]

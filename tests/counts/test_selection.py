@@ -51,7 +51,6 @@ JUDGES = st.builds(
     errors=st.sampled_from(["replace", "skip"]),
     sample=st.sampled_from([None, 0.1, 0.5, 0.9]),
     seed=st.integers(0, 3),
-    complement=st.booleans(),
     max_document_chars=st.sampled_from([None, 1, 3, 10, 40]),
 )
 FIRST = DocumentJudge(sample=0.3, max_document_chars=60)
@@ -95,7 +94,7 @@ def test_errors_name_their_offset_in_all_text(judge: DocumentJudge, block: int) 
     number = next(n for n in range(20, 40) if takes(documents[n][:2] + b"\xff", judge))
     documents[number] = documents[number][:2] + b"\xff"
     text, at = END.join(documents), len(END.join(documents[: number + 1])) - 1
-    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge, max_pre_token_bytes=4)
+    counter = _core.ChunkCounter(AUTOMATON, [END], judge=judge)
     blocks = [text[start : start + block] for start in range(0, len(text), block)]
     with pytest.raises(UnicodeError, match=f"byte {at}'"):
         list(map(counter.feed, blocks, [False] * (len(blocks) - 1) + [True]))
@@ -243,14 +242,13 @@ def test_another_choice_is_another_run_whose_counts_can_be_combined(tmp_path: Pa
     assert stored["left_out_documents"] > 50 < stored["cut_documents"]
 
 
-def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "page")  # with the model card
+def test_what_is_left_out_is_reported(tmp_path: Path) -> None:
     home, run = _write(tmp_path, DOCUMENTS, "txt"), tmp_path / "run"
     plan = succeeded(
         command("train", home / "a.txt", "--dry-run", "--sample", "30%", "--max-document-chars", 60)
     ).stdout
-    assert "\nsample                 0.3 of the documents, seed 0\n" in plan
-    assert "\nlonger documents       cut at 60 characters" in plan
+    assert "\nsample   0.3 of the documents, seed 0\n" in plan
+    assert "max_document_chars: 60" in plan
     bpe_pipeline.train(home / "a.txt", output=run, vocab_size=300, **_options(FIRST))
     amounts = _documents(FIRST, others=()).not_taken()
     said = (
@@ -258,7 +256,9 @@ def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
         rf"characters\); {amounts['cut_documents']} documents truncated at --max-document-chars \(.*, "
         rf"{amounts['cut_characters']:,} characters\)"
     )
+    (run / "report.json").rename(run / "moved")  # what is stored with the counter is told
     described = succeeded(command("info", run)).stdout
+    (run / "moved").rename(run / "report.json")
     for text in (described, *((run / name).read_text() for name in ("report.txt", "tokenizer/README.md"))):
         assert re.search(rf"left out\s.*{said}", text)
     assert "| sample | 0.3 |" in text

@@ -4,6 +4,7 @@ import json
 import random
 from pathlib import Path
 
+import counter_files
 import pytest
 from command import refused, run, succeeded
 from tokenizers import Tokenizer as HuggingFace
@@ -52,8 +53,7 @@ def test_added_tokens_separate_no_documents_and_are_no_pre_tokens(tmp_path: Path
     (tmp_path / "a.txt").write_text(f"low{THINK}low{EOT}low")
     done = succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--added-token", THINK))
     assert "2 documents" in done.stdout
-    bpe_pipeline.export_counts(tmp_path / "run", tmp_path / "counts.tsv")
-    assert (tmp_path / "counts.tsv").read_text().split() == ["low", "3"]
+    assert counter_files.read(tmp_path / "run" / "counter.parquet") == {b"low": 3}
 
 
 def test_another_added_token_is_another_run_and_merge_keeps_them(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import boto3
 import killing
 import peers
 import pytest
@@ -22,6 +23,7 @@ from object_store import CREDENTIALS, Store
 import bpe_pipeline
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.compat import GPT2Tokenizer
+from bpe_pipeline.corpus.listing import find_files
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.storage import Remote, holders, scratch
 
@@ -46,6 +48,44 @@ def corpus(store: Store) -> str:
     for name, text in TEXTS.items():
         store.put(name, text)
     return store.uri("corpus")
+
+
+def found(*inputs: str) -> list[str]:
+    listing = find_files(inputs)
+    assert listing.empty == ()
+    return [file.path.partition("?")[0].split("/", 3)[3] for file in listing.files]
+
+
+def test_a_prefix_is_what_is_below_it_and_markers_are_no_files(store: Store) -> None:
+    store.put("text", "an object of the name of a prefix")
+    for key in ("text/a.txt", "marked/b.txt", "deep/marked/c.txt"):
+        store.put(key, "a text")
+    for key in ("marked", "deep/marked", "deep/marked_$folder$", "deep_$folder$"):
+        store.put(key, "")
+    assert found(store.uri("text/")) == found(store.uri("text/*")) == ["text/a.txt"]
+    assert found(store.uri("text")) == ["text"]  # the object alone
+    assert found(store.uri("marked")) == found(store.uri("marked/")) == ["marked/b.txt"]
+    for pattern in ("deep", "deep/", "deep/**", "deep/*", "{deep,deep/*}/"):
+        assert found(store.uri(pattern)) == ["deep/marked/c.txt"]
+    assert found(store.uri("*ar*")) == ["marked/b.txt"]
+    with pytest.raises(InputError, match=r"marked/b\.txt\S* does not exist, or has no objects"):
+        find_files([store.uri("marked/b.txt/")])
+
+
+def test_keys_that_arrow_cannot_open_are_named(store: Store) -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://{store.address}",
+        region_name="us-east-1",
+        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
+    )
+    client.put_object(Bucket=store.bucket, Key="dd//a.txt", Body=b"text")
+    store.put("dd/b.txt", "text")
+    for pattern in ("dd", "dd/", "dd/**", "*"):
+        with pytest.raises(InputError, match=r"dd.* whose keys have an empty part .*copy them to keys without //"):
+            find_files([store.uri(pattern)])
+    assert found(store.uri("dd/*.txt")) == ["dd/b.txt"]
 
 
 def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Path) -> None:

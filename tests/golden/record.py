@@ -229,7 +229,6 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="print what differs from the recorded values")
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(SECTIONS)}; default: all")
     given = parser.parse_args()
-    os.environ["BPE_PIPELINE_REPORT"] = "none"
     if not HAS_GGUF and not given.check:
         parser.error("install the package gguf to record")
     different = []

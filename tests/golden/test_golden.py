@@ -8,7 +8,6 @@ Weights are relative now: a run of one INPUT with `--weight 1/3` makes what that
 import hashlib
 import itertools
 import json
-import os
 import random
 import shlex
 import tempfile
@@ -28,7 +27,7 @@ from modes import PARITY, merged, named
 import bpe_pipeline
 
 HASHES = Path(__file__).with_name("hashes.json")
-PRIVATE = "made-from.json", ".lock"
+PRIVATE = "made-from.json", ".lock", "README.md"  # or for people
 BY_DEFAULT = {"train": 22, "parity": 5, "adapt": 5, "chat": 4}  # the first runs of each kind; the others are slow
 
 
@@ -85,7 +84,13 @@ def _parity(home: Path, texts: list[Path], counting: list[str], merging: list[st
     runs = [home / f"run-{number}" for number in range(3)]
     for path, text in zip(runs, texts, strict=True):
         _command("count", text, *counting, output=path)
-    dev = [*runs[1:], runs[0]] if how[0] == "dev" else []
+    dev = (
+        [*runs[1:], runs[0]]
+        if how[0] == "dev"
+        else []
+        if {"--ratio", "--temperature", "--share"} & {*merging}
+        else runs
+    )
     (home / "how.yaml").write_text(json.dumps(named(PARITY, merging)))  # which have no flags
     flags = itertools.takewhile(lambda word: word not in PARITY, merging)
     measured = (word for one in dev for word in ("--dev", one))
@@ -160,7 +165,6 @@ def _hash(content: str | bytes) -> str:
 
 
 if __name__ == "__main__":
-    os.environ["BPE_PIPELINE_REPORT"] = "none"
     lines = []
     for name in json.loads(HASHES.read_text(encoding="utf-8")):
         with tempfile.TemporaryDirectory() as home, tasks_here.activated():

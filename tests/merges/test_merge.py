@@ -35,7 +35,10 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def started(run: Path) -> tuple["subprocess.Popen[str]", int]:
-    """Start to merge in a run directory; return the process and the number of merges that it continues from."""
+    """Start to merge in a run directory; return the process and the number of merges that it continues from.
+
+    Merges are stored after each phase, not only once a second: it is killed in less.
+    """
     words = [sys.executable, "-P", "-m", "bpe_pipeline", "merge", str(run), f"--vocab-size={SIZE}", "--log-json"]
     options = {"env": os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"}, "start_new_session": True, "text": True}
     words += ["--workers=1", "--memory-limit=126MiB"]  # the words are on disk
@@ -115,6 +118,5 @@ def test_several_sizes_from_flags_and_files(trained: Path, tmp_path: Path) -> No
     (tmp_path / "c.yaml").write_text("vocab-size: [290, 310]\n")
     quiet = run("merge", mixed, "--config", tmp_path / "c.yaml", "--quiet").stdout.split()
     assert quiet == [str(mixed / "tokenizer-290"), str(mixed / "tokenizer-310")]
-    assert "290" in run("merge", mixed, "--config", tmp_path / "c.yaml", "--print-config").stdout
     assert "too small" in refused(run("merge", mixed, "--vocab-size", "300,3"), 2)
     assert "whole number" in refused(run("merge", mixed, "--vocab-size", "300,,3"), 2)

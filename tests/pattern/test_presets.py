@@ -67,6 +67,7 @@ def test_deepseek_v3_cuts_as_its_three_published_steps():
         ("o200k+digits3", "o200k"),
         ("llama-3.1+digits-from-right", "digits-from-right"),
         ("superbpe+digits1", "tekken"),
+        ("qwen2+digits2", "llama3+digits2"),
         ("a+b", "a+b"),
     ],
 )
@@ -84,7 +85,7 @@ def test_a_suffix_that_says_nothing_about_numbers_is_an_error(typed):
         resolve(typed)
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "none"])
+@pytest.mark.parametrize("name", [preset.name for preset in PRESETS.values() if preset.numbers])
 @pytest.mark.parametrize(
     ("suffix", "pre_tokens"),
     [("digits1", "1 2 3 4 5"), ("digits2", "12 34 5"), ("digits4", "1234 5"), ("digits-from-right", "12 345")],
@@ -127,6 +128,7 @@ def test_a_run_stores_the_name_that_an_alias_means(tmp_path):
     assert run(*words, "--pattern", "qwen3", cwd=tmp_path).returncode == 0  # the same run
     line = refused(run(*words[:3], "other", "--pattern", "lama3", cwd=tmp_path), 2)
     assert "--pattern: 'lama3' is not the name of a pattern (did you mean llama3?); known are gpt2" in line
+    assert "did you mean llama3?" in refused(run(*words[:3], "other", "--pattern", "llama", cwd=tmp_path), 2)
     assert not (tmp_path / "other").exists()
 
 

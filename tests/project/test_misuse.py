@@ -20,7 +20,7 @@ CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
     ("add_generation_prompt add_special_tokens mask_history preserve_thinking", ("yes", 0, 1, None)),
     ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
-    ("compare_plain keep_ids", ("yes", 0, 1)),
+    ("keep_ids", ("yes", 0, 1)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     ("overwrite whole_characters", ("yes", 0, 1)),
     ("bos eos whole_pre_tokens", ()),
@@ -41,21 +41,18 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("run shards", (5, "", b"x", ["x"], "missing", "a\0b")),
     ("directory", (5, None, "", b"x", ["x"], "a\0b")),
     ("output figures", (5, b"x", "", [], "a\0b")),
-    ("gates like", (5, b"x", "", [], "missing", "a\0b")),
+    ("like", (5, b"x", "", [], "missing", "a\0b")),
     ("inputs", (5, b"x", [5], [None], {"a": 1}, {"x"}, [], "", "missing.txt")),
     ("exclude", (5, b"x", "", [5])),
     ("runs", (5, None, "", b"x", [5], [None], [], "missing")),
     ("files", (5, [5], [], {"a": 1})),
     ("candidates compare held_out samples", (5, b"x", [5], "missing", [])),
-    ("hidden_size parameters", (0, -1, "x", [])),
     ("name", (5, b"x", [])),
     ("tokens", ("x", 0, 5)),
-    ("push_to_hub", (5, "x", [], b"x")),
     ("languages", (5, None, "x", [], {}, {"one": 5}, {5: "run"}, {"one": "missing"})),
     ("dev", (5, "x", [], {}, {"one": 5}, {"other": "run"})),
     ("ratio", (5, "x", [], {}, {"one": 0}, {"one": "x"}, {"other": 1})),
     ("weights", (5, "x", ["x"], [None], [1, 2, 3], [-1], {"a": 1})),
-    ("replace_scripts", (3, [None], b"x", "Latin,", "Klingon", {"a": 1})),
     ("temperature temperatures", (0.5, "x", [None], b"2", {"a": 1})),
     ("shares", (5, "x", [5], {"one": 0}, {"one": "x"}, {"other": "10%"})),
     ("text", (5, None, ["x"], {"x": 1}, 1.5)),
@@ -139,12 +136,11 @@ OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else u
     "info": {"path": "run"},
     "doctor": {"counts": None},
     "report": {"run": "trained"},
-    "export_counts": {"path": "counts.tsv"},
     "from_vocab": {"special_tokens": CHATML},
     "Llama3Tokenizer": {"path": "ranks"},
     "GPT2Tokenizer": {"directory": "tokenizer"},
 }
-OTHER = {"push_to_hub", "encode_header"}  # needs a server, see tests/tokenizer/test_hub.py; reads only the role
+OTHER = {"encode_header"}  # reads only the role
 Subject = tuple[str, Callable[..., Any], dict[str, Any]]  # its name, and good arguments
 
 
@@ -210,7 +206,6 @@ OPTIONS = {  # None is their default
     "parity": "global_merges window",
 }
 ACCEPTED = {(name, option, "None") for name, options in OPTIONS.items() for option in options.split()}
-ACCEPTED.add(("export_counts", "path", "missing"))  # a new file
 
 
 def test_wrong_types_are_errors_of_the_family(subjects: list[Subject]) -> None:

@@ -1,22 +1,17 @@
-"""Pages in a browser, of reports, chat rows, `sweep` and `explain`, fit, can be read and reached, request nothing."""
+"""Pages in a browser, of reports, chat rows and `explain`, fit, can be read and reached, request nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser import COLLISIONS, too_low_contrasts, wait_for
-from peers import generated_text
 
 import bpe_pipeline
 from bpe_pipeline.extensions.chat.lengths import Conversations
 from bpe_pipeline.extensions.chat.page import ChatReport
-from bpe_pipeline.extensions.inspect.explain import page
-from bpe_pipeline.extensions.sweep import page as sweep_page
-from bpe_pipeline.extensions.sweep.rule import ForModel, recommend
-from bpe_pipeline.extensions.sweep.sweep_worker import Measured, Point
 from bpe_pipeline.reports.page import plotly_script
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -28,34 +23,6 @@ def _of_a_run(reported: Path) -> str:
     return (reported / "report.html").read_text(encoding="utf-8")
 
 
-def _of_a_sweep(_: Path) -> str:
-    if plotly_script() is None:
-        pytest.skip("needs plotly")
-    names = [f"a rather long name of a file {HOSTILE}.txt", "english.txt", *(f"language-{it}" for it in range(12))]
-    weights = {f"m{at}": {"stories": "1", "recipes-of-a-run": f"{at}.5", HOSTILE: str(at % 3)} for at in range(8)}
-    kinds = ("source", "held out")
-    points = [
-        Point(
-            mixture,
-            size,
-            size,
-            100,
-            tuple(Measured(kind, name, 10_000, 10_000 - size // 4 - 40 * at) for name in names for kind in kinds),
-        )
-        for at, mixture in enumerate(weights)
-        for size in (1_000, 2_000, 4_000, 8_000, 16_000)
-    ]
-    overlaps = tuple(
-        sweep_page.Overlap(pair, size, 20_000, 30_000)
-        for pair in combinations(weights, 2)
-        for size in (1_000, 2_000, 4_000, 8_000, 16_000)
-    )
-    parts = (sweep_page.LessText(4, 2.5, -0.01, 900, 1000),)
-    return sweep_page.Swept(
-        Path("sweep"), tuple(points), overlaps, recommend(points, ForModel()), parts, weights
-    ).page()
-
-
 def _of_rows(_: Path) -> str:
     if plotly_script() is None:
         pytest.skip("needs plotly")
@@ -64,12 +31,6 @@ def _of_rows(_: Path) -> str:
     facts = {"shards": HOSTILE, "template": HOSTILE, "tokens": 10**7, "trained_on_tokens": 10**6, "padded_tokens": 5}
     facts |= {"documents": 5000, "conversations": Conversations(2048, lengths, learned)}
     return ChatReport({**facts, "skipped_or_altered": [f"5 conversations dropped (first: {HOSTILE})"] * 3}).page()
-
-
-def _of_a_text(_: Path) -> str:
-    tokenizer = bpe_pipeline.train_from_iterator([generated_text(1, 300)], vocab_size=400)
-    text = f"the low <|endoftext|> {HOSTILE} {'long' * 60} привет 東京 \x00\t\n {generated_text(2, 20)}"
-    return page(bpe_pipeline.explain(text, tokenizer), "runs/a")
 
 
 @contextmanager
@@ -99,7 +60,7 @@ def require_fit(view: Any) -> None:
 OTHERS = [pytest.param(*view, marks=pytest.mark.slow) for view in ((390, "light"), (1280, "light"), (1280, "dark"))]
 
 
-@pytest.mark.parametrize("made", [_of_a_run, _of_a_sweep, _of_rows, _of_a_text])
+@pytest.mark.parametrize("made", [_of_a_run, _of_rows])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), *OTHERS])
 def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, reported, browser, tmp_path) -> None:
     page = tmp_path / "page.html"
@@ -109,15 +70,12 @@ def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, repor
         if made == _of_a_run:
             require_figures(view, scheme)
         assert "<script>alert(1)" in view.inner_text("main")
-        if made in (_of_a_sweep, _of_rows):
-            least = 12 if made == _of_a_sweep else 5
-            wait_for(view, f"document.querySelectorAll('figure svg .xtick').length >= {least}")
-        scripts = {_of_a_run: 5, _of_a_sweep: 4, _of_rows: 4}.get(made, 0)  # one is plotly's, unpacked
+        if made == _of_rows:
+            wait_for(view, "document.querySelectorAll('figure svg .xtick').length >= 5")
+        scripts = {_of_a_run: 5, _of_rows: 4}[made]  # one is plotly's, unpacked
         assert view.evaluate("document.querySelectorAll('script').length") == scripts
         assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
         require_fit(view)
-        if made == _of_a_sweep and width == 1280:
-            assert view.evaluate("document.documentElement.scrollHeight") <= 3000
         view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         require_fit(view)
         sizes = "[...document.querySelectorAll('p, td, code')].map(e => parseFloat(getComputedStyle(e).fontSize))"

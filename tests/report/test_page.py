@@ -5,7 +5,6 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,7 @@ import bpe_pipeline
 from bpe_pipeline.reports import page
 from bpe_pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
 from bpe_pipeline.reports.plots import page_figures
-
-
-@pytest.fixture(scope="module", autouse=True)
-def whole_report() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BPE_PIPELINE_REPORT", "page")
-        yield
+from bpe_pipeline.reports.summary import Report
 
 
 @pytest.fixture
@@ -46,11 +39,28 @@ def figures_of(page: Path) -> Any:
 
 
 KEYS = {
-    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine hidden_size",
+    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks last_count weighted",
     "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses",
 }
+
+
+def test_the_report_is_read_back_as_it_was_written(reported: Path) -> None:
+    """To the type of each number: `3` and `3.0` are shown in different ways."""
+    written = (reported / "report.json").read_text()
+    read = Report.from_json(json.loads(written))
+    assert json.dumps(read.to_json()) == json.dumps(json.loads(written))
+    assert f"{read}\n" == (reported / "report.txt").read_text()
+
+
+def test_export_check_adds_its_lines_to_a_report(copied: Path) -> None:
+    before = (copied / "report.txt").read_text()
+    result = succeeded(run("export", copied, "--check"))
+    assert result.stdout.count("\nchecked ") == 4
+    after = (copied / "report.txt").read_text()
+    assert after.count("\nchecked ") + after.count("  checked ") >= 4
+    assert "".join(line for line in after.splitlines(True) if "checked " not in line).split() == before.split()
 
 
 def test_report_json_has_the_documented_keys_and_report_txt_the_tables(reported: Path) -> None:
@@ -108,7 +118,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     unseen.write_text("lower lowest unseen words\n" * 50)
     other = bpe_pipeline.train([unseen], output=tmp_path / "other", vocab_size=270)
     before = json.loads((copied / "report.json").read_text())
-    arguments = ["--held-out", unseen, "--compare", tmp_path / "other", copied, "--hidden-size", 64]
+    arguments = ["--held-out", unseen, "--compare", tmp_path / "other", copied]
     assert str(copied / "report.txt") in succeeded(run("report", copied, *arguments)).stdout
     after = json.loads((copied / "report.json").read_text())
     numbers = after["numbers"]
@@ -116,8 +126,6 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     assert after | {"numbers": None} == before | {"numbers": None, "made_by": made_by}
     assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270], ["run", 350]]
     text = (copied / "report.txt").read_text()
-    embedding = text.split("hidden size of 64\n")[1].splitlines()
-    assert embedding[1].split() == ["this", "tokenizer", "350", f"{350 * 64:,}", f"{2 * 350 * 64:,}"]
     assert numbers["sample"]["held_out"] is True
     measured = [one["whole"] for one in numbers["sample"]["tokenizers"]]
     assert [one["bytes"] for one in measured] == [unseen.stat().st_size] * 3
@@ -310,7 +318,7 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
     for words, code, said in (
         ([unmerged], 1, "unmerged/merges.parquet is missing or belongs to another run: merge first"),
         ([counted], 2, "merge"),
-        ([nothing, "--hidden-size", "4k"], 1, "holds no run"),
+        ([nothing], 1, "holds no run"),
         ([reported, "--compare", nothing], 1, "does not exist"),
         ([reported, reported], 2, "to compare with it, use --compare"),
         ([reported, "--held-out", nothing], 1, "does not exist"),

@@ -28,7 +28,6 @@ def run(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run whose report has the section."""
     extension = Extension(report_section=lambda *_: SECTION)
     monkeypatch.setattr("bpe_pipeline.run.extensions.extensions", lambda: (extension,))
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "text")
     with pytest.warns(UserWarning, match="the moon is full"):
         bpe_pipeline.train(text, output=tmp_path / "run", vocab_size=300)
     return tmp_path / "run"

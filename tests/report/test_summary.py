@@ -28,11 +28,11 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
     (tmp_path / "b.jsonl").write_text('{"text": "low"}\nnot json\n{"body": "lower"}\n')
     (tmp_path / "empty.txt").touch()
     words = ["train", "a.txt", "b.jsonl", "empty.txt", "--output", "run", "--vocab-size", "400,350,9000"]
-    odd = ["--pattern", r"(?:(?<=\s)\p{L}+|.|\s)", "--min-pre-token-count", 3, "--max-pre-token-bytes", 8]
+    odd = ["--pattern", r"(?:(?<=\s)\p{L}+|.|\s)", "--min-pre-token-count", 3]
     result = succeeded(run(*words, *odd, cwd=tmp_path))
     lines = ["corpus", "skipped/altered", "vocabulary", "bytes per token", "time", "tokenizer", "report", "next"]
     assert [line.split("  ")[0] for line in result.stdout.splitlines()] == lines
-    for fact in ("invalid", "tokenizer-350", "run/report.txt", "too rare", "peak memory", "encode --tokenizer"):
+    for fact in ("invalid", "tokenizer-350", "run/report.html", "too rare", "peak memory", "encode --tokenizer"):
         assert fact in result.stdout
     report = (tmp_path / "run" / "report.txt").read_text()
     for fact in ("first: ", "merge run --vocab-size", "other sizes ", "no gpt2 files"):

@@ -59,6 +59,7 @@ def _write(home: Path, files: dict[str, str]) -> list[Path]:
     return [home / name for name in files]
 
 
+@pytest.mark.filterwarnings("ignore:in a sample of the corpus NFC rewrites")
 def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_form(tmp_path: Path) -> None:
     decomposed = [unicodedata.normalize("NFD", one) for one in (*SENTENCES.values(), "cafe\u0301 au lait ") * 9]
     a, b = ("<|endoftext|>".join(decomposed[at::2]) for at in (0, 1))
@@ -98,7 +99,7 @@ def test_a_difference_of_few_tokens_is_not_none() -> None:
     assert _against(99_999, 100_000, "old", 300) == "0.001% fewer tokens than old, 300 tokens"
     assert _against(100_400, 100_000, "old", 300) == "0.4% more tokens than old, 300 tokens"
     assert _against(100_600, 100_000, "old", 300) == "1% more tokens than old, 300 tokens"
-    assert str(Saving.of([100_000, 99_990], 1, 100_000)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
+    assert str(Saving.of([100_000, 99_990], 1)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
 
 
 def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
@@ -115,16 +116,15 @@ def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
 def test_a_merge_names_the_command_of_the_report_that_it_replaces(trained: Path, text: Path) -> None:
     size = bpe_pipeline.load(trained).vocab_size
     again = ["bpe-pipeline", "report", str(trained), "--held-out", str(text), "--compare", f"old={trained}"]
-    again += ["--hidden-size", "64"]
     for words in ([], again[1:]):
         succeeded(run(*words) if words else run("merge", trained, "--vocab-size", size))
         result = succeeded(run("merge", trained, "--vocab-size", size))
-        assert ("had a report with --held-out, --compare, --hidden-size, which this" in result.stderr) == bool(words)
+        assert ("had a report with --held-out, --compare, which this" in result.stderr) == bool(words)
         assert (f"to make it again: {shlex.join(again)}" in result.stderr) == bool(words)
     assert "made_by" not in json.loads((trained / "report.json").read_text())
 
 
-def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path) -> None:
     """Bengali has letters that NFC takes apart; decomposed Latin is composed."""
     lines = {
         "Bengali": ["\u09ac\u09be\u09a1\u09bc\u09bf", "\u09aa\u09dc\u09be \u09af\u09be\u09df", "\u09aa\u09dc\u09bf"]
@@ -132,7 +132,6 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.
         "Latin": ["cafe\u0301 low", "low lower", "lowest", "newer"] * 9,
         "Cyrillic": ["\u043f\u0440\u0438\u0432\u0435\u0442"] * 9,
     }
-    monkeypatch.setenv("BPE_PIPELINE_REPORT", "text")
     text = "\n".join(line for listed in lines.values() for line in listed)
     (tmp_path / "a.txt").write_text(text)
     changed = {
@@ -146,17 +145,3 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path, monkeypatch: pytest.
     assert dict(verdict(bpe_pipeline.report(tmp_path / "nfc").numbers, ()))["Skipped input"] == said
     bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "plain", vocab_size=280)  # warnings are errors
     assert rewritten(bpe_pipeline.report(tmp_path / "plain").numbers) == ""
-
-
-def test_the_verdict_has_the_interval_of_many_documents(trained: Path, tmp_path: Path) -> None:
-    bpe_pipeline.merge(trained, vocab_size=300, output=tmp_path / "smaller")
-    documents = [json.dumps({"text": f"the low lower {'x' * (at % 7)} newest"}) for at in range(40)]
-    (tmp_path / "unseen.jsonl").write_text("\n".join(documents))
-    made = bpe_pipeline.report(
-        trained, held_out=tmp_path / "unseen.jsonl", compare=tmp_path / "smaller", output=tmp_path / "a.html"
-    ).numbers
-    against = made.sample.tokenizers[1].against
-    low, high = against.interval
-    assert low < against.nsl[""] < high < 1
-    fewer, said = 1 - against.nsl[""], dict(verdict(made, ()))["How short"]
-    assert f"{fewer:.0%} fewer tokens than smaller, 300 tokens ({low - 1:+.1%} to {high - 1:+.1%})" in said

@@ -79,7 +79,7 @@ def test_numbers_that_yaml_reads_to_another_base_are_text(tmp_path: Path) -> Non
     path = tmp_path / "a.yaml"
     path.write_text("a: 1:30\nb: 1:30.5\nc: 032000\nd: [-010, 0x10, 0.5, 1_000, 0, 1e+3]\n")
     assert read_config(path) == {"a": "1:30", "b": "1:30.5", "c": "032000", "d": ["-010", 16, 0.5, 1000, 0, "1e+3"]}
-    path.write_text("pattern_timeout: 1:30\n")
+    path.write_text("workers: 1:30\n")
     with pytest.raises(UsageError, match="expected a whole number of at least 1, not '1:30'"):
         make_options(TrainOptions, read_config(path))
 

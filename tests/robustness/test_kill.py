@@ -51,9 +51,8 @@ class Trained:
 
     def start(self, output: Path, workers: int, **environment: str) -> "subprocess.Popen[bytes]":
         self.begin(output)
-        stdin = self.home / "corpus" / "stdin"
         words = command(self.case, self.inputs, output, workers)
-        return start(words, stdin if "-" in self.inputs else None, **environment)
+        return start(words, **environment)
 
     def stage(self, output: Path, name: str) -> Path:
         return output / name.replace("LAST", f"{min(6, self.chunks - 1):06d}")

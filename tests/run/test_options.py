@@ -57,12 +57,12 @@ def test_sizes_and_counts_are_formatted() -> None:
     ({"min_frequency": 2**63}, "at most 9223372036854775807"), ({"max_token_bytes": 2**31}, "at most 1073741824"),
     ({"workers": 5000}, "at most 4096"), ({"vocab_size": "9" * 400}, "at most 268435456"),
     ({"vocab_size": 10**5000}, "at most 268435456"), ({"chunk_size": "9" * 400}, "at most 2**62"),
-    ({"chunk_size": 2**63}, "at most 2**62"), ({"max_pre_token_bytes": 3}, "at least 4"),
+    ({"chunk_size": 2**63}, "at most 2**62"),
     ({"ray": "spark"}, "auto, HOST:PORT or ray://HOST:PORT, not 'spark'"),
     ({"ray": "s3://host:1/"}, "auto, HOST:PORT"),
     ({"vocab_size": []}, "a whole number, or several, not []"),
     ({"no_special_tokens": True, "special_tokens": ["a"]}, "exclude each other"),
-    ({"text_field": "page..body"}, "such as text, page.body or title,body, not 'page..body'"),
+    ({"text_field": "page..body"}, "such as text or page.body, not 'page..body'"),
     ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
     ({"dataset": ","}, "names, separated by commas, not ','"),
     ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),
@@ -104,8 +104,8 @@ def test_options_have_documented_defaults_and_stages() -> None:
     assert (options.vocab_size, options.pattern, options.special_tokens) == ((32_000,), "gpt2", ("<|endoftext|>",))
     assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
     assert set(options.of_stage("count")) == {
-        "special_tokens", "special_tokens_as_text", "pattern", "normalize", "split_at", "errors", "max_pre_token_bytes",
-        "input_format", "compression", "text_field", "sample", "seed", "max_document_chars", "added_tokens",
+        "special_tokens", "special_tokens_as_text", "pattern", "normalize", "split_at", "errors",
+        "input_format", "text_field", "sample", "seed", "max_document_chars", "added_tokens",
     }  # fmt: skip
     assert "vocab_size" not in options.of_stage("count", "merge")
     assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")

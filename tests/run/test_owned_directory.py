@@ -15,7 +15,7 @@ import pytest
 from command import files_in
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import InputError, RunDirectoryError
+from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import fingerprint
 
@@ -123,8 +123,6 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: s
         "counts/notes.txt",
         "counts/000007.parquet",
         "parts/notes.txt",
-        "stdin/notes.txt",
-        f"stdin/input-{'0' * 32}",
         "tokenizer/mine.json",
         "tokenizer-9/tokenizer.json",
         "tokenizer-8000/notes",
@@ -150,8 +148,6 @@ def test_overwrite_keeps_files_that_no_manifest_lists(tmp_path: Path, command: s
         ("combine", "counts"),
         ("train", "tokenizer"),
         ("iterate", "tokenizer"),
-        ("train", "stdin"),
-        ("encode", "stdin"),
         ("encode", "parts"),
     ],
 )
@@ -295,7 +291,7 @@ def test_outputs_whose_manifest_is_lost_do_not_become_corpus(tmp_path: Path, tok
     assert before.items() <= _contents(corpus).items()
 
 
-@pytest.mark.parametrize("name", ["inner", "tokenizer", "tokenizer-8000", "counts", "tokenizer-300/inner", "stdin"])
+@pytest.mark.parametrize("name", ["inner", "tokenizer", "tokenizer-8000", "counts", "tokenizer-300/inner"])
 def test_overwrite_keeps_a_run_inside_the_run(tmp_path: Path, name: str) -> None:
     outer = tmp_path / "outer"
     train(_texts(tmp_path / "texts"), output=outer / name, vocab_size=261)
@@ -344,20 +340,6 @@ def test_manifest_cannot_list_files_that_no_command_writes(tmp_path: Path, token
     train(corpus, output=run, overwrite=True)
     assert _contents(corpus) == before
     assert all(files.items() <= _contents(home).items() for home, files in theirs.items())
-
-
-def test_refused_text_is_deleted_only_if_it_is_our_copy(tmp_path: Path, tokenizer: Path) -> None:
-    """A corpus may be in a directory `stdin` inside the output."""
-    for output, command in (
-        (tmp_path / "out", lambda texts: train(texts, output=tmp_path / "out", errors="strict")),
-        (tmp_path / "shards", lambda texts: encode(texts, tokenizer, tmp_path / "shards", errors="strict")),
-    ):
-        theirs = {"stdin/a.txt": b"invalid \xff text"}
-        (output / "stdin").mkdir(parents=True)
-        (output / "stdin" / "a.txt").write_bytes(theirs["stdin/a.txt"])
-        with pytest.raises(InputError, match=r"stdin/a\.txt"):
-            command(output / "stdin")
-        assert theirs.items() <= _contents(output).items()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -101,7 +101,6 @@ def test_a_part_needs_a_plan_that_it_can_keep(corpus: Path, tmp_path: Path) -> N
     assert "--part and --ray exclude each other" in line
     with pytest.raises(UsageError, match="--part: every process would make a run of its own; give --output"):
         bpe_pipeline.count(corpus, part="0/2")
-    assert "standard input" in refused(run("count", "-", "--output", tmp_path / "r", "--part", "0/2", stdin="a"), 2)
     bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
     (corpus / "more.txt").write_text("more")
     with pytest.raises(RunDirectoryError, match=r"planned without .*more.txt, and parts keep the plan: .*`combine`"):
@@ -212,25 +211,6 @@ def test_of_many_that_create_a_file_one_does(tmp_path: Path) -> None:
     assert (tmp_path / "run.json").read_text() == str(made[0]) * 10_000
     assert len(made) == 1
     assert list(files_in(tmp_path)) == ["run.json"]
-
-
-def test_parts_share_the_second_count_of_superwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpe_pipeline.run.plan._MIN_CHUNK_BYTES", 4000)
-    text = "".join(f"of the low{n % 9} in the newest and of the lower{n % 7}.<|endoftext|>" for n in range(900))
-    (tmp_path / "c.txt").write_text(text)
-    merging = {"vocab_size": 330, "superwords_from": 300}
-    one = bpe_pipeline.train(tmp_path / "c.txt", output=tmp_path / "one", chunk_size=9000, workers=1, **merging)
-    bpe_pipeline.count(tmp_path / "c.txt", output=tmp_path / "run", chunk_size=9000, workers=1)
-    with pytest.raises(UsageError, match="--part is for the second count of superwords"):
-        bpe_pipeline.merge(tmp_path / "run", part="1/3", vocab_size=330)
-    for number in (3, 1):
-        assert bpe_pipeline.merge(tmp_path / "run", part=f"{number}/3", workers=1, **merging) == {}
-    counted = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "superwords" / "counts").iterdir()}
-    assert len(counted) == 2
-    assert bpe_pipeline.merge(tmp_path / "run", workers=1, **merging)[330].merges == one.merges
-    assert counted == {path: path.stat().st_mtime_ns for path in counted}
-    with pytest.raises(UsageError, match="--part with --overwrite"):
-        bpe_pipeline.merge(tmp_path / "run", part="1/3", **merging, overwrite=True)
 
 
 def test_a_file_system_without_locks_has_files_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

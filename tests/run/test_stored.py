@@ -50,6 +50,11 @@ def test_a_whole_manifest_is_read_back():
     assert stored(Manifest, json.loads(json.dumps(plain(whole)))) == whole
 
 
+def test_a_count_among_measures_stays_a_whole_number():
+    read = stored(dict[str, float], json.loads('{"tokens": 3, "rate": 3.0}'))
+    assert [(name, type(value)) for name, value in read.items()] == [("tokens", int), ("rate", float)]
+
+
 def test_defaults_are_not_stored():
     assert plain(CorpusFile("a", 9, 1, "x")) == {"path": "a", "size": 9, "mtime_ns": 1, "digest": "x"}
     assert plain(Chunk((Span(0, 0, 9), Span(1, 0, 9, 20)))) == {"spans": [[0, 0, 9], [1, 0, 9, 20]]}

@@ -1,9 +1,8 @@
-"""Documents that encoding leaves out or cuts: those that counting leaves out and cuts; the complement has the rest."""
+"""Documents that encoding leaves out or cuts: those that counting leaves out and cuts."""
 
+import contextlib
 import re
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import encoded
 import published
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from selecting import selected
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
+from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.corpus.documents import DocumentJudge
 
 END, MARK = "END", "MARK"  # in a text: the separator of a tokenizer, and another token of it
@@ -52,16 +51,10 @@ def test_any_text_in_any_chunks(tokenizer, tmp_path_factory, texts, kind, made, 
         texts = [re.sub(f"({END})+", END, text) for text in texts]
     texts = [text.replace(END, names[0]).replace(MARK, names[1]) for text in texts]
     home, options = write(tmp_path_factory.mktemp("any"), texts, kind), {**vars(judge), **cut, "separator": names[0]}
-    complements = [False] if judge.sample is None else [False, True]
-    documents = Counter[bytes]()
-    for complement in complements:
-        of_side = DocumentJudge(**{**vars(judge), "complement": complement})
-        parts = [selected([text.encode()], of_side, [names[0].encode()], [names[1].encode()]) for text in texts]
-        made_ids = bpe_pipeline.encode(home, ours, **{**options, "complement": complement})
-        assert made_ids.ids.tolist() == expected(ours, [part.text for part in parts if part.text], names[0])
-        documents.update(document for part in parts for document, _ in part.documents)
-    if complements[1:] and judge.max_document_chars is None:
-        assert documents == Counter(part.encode() for text in texts for part in text.split(names[0]))
+    parts = [selected([text.encode()], judge, [names[0].encode()], [names[1].encode()]) for text in texts]
+    wanted = expected(ours, [part.text for part in parts if part.text], names[0])
+    with contextlib.nullcontext() if wanted else pytest.raises(InputError, match=r"sample is empty|holds no text"):
+        assert bpe_pipeline.encode(home, ours, **options).ids.tolist() == wanted
 
 
 def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
@@ -72,7 +65,6 @@ def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
     shards = {}
     for name, more in {
         "sample": options,
-        "rest": options | {"complement": True},
         "shuffled": options | {"shuffle": True},
         "cut": options | {"max_document_chars": 12, "chunk_size": 900},
     }.items():
@@ -83,18 +75,10 @@ def test_what_is_counted_is_what_is_encoded(tmp_path: Path) -> None:
     taken = sorted(document.decode() for document, _ in found.documents)
     assert shards["sample"][1] == shards["shuffled"][1] == taken
     assert shards["cut"][1] == sorted(text[:12] for text in taken)
-    assert shards["rest"][1] == sorted(text.decode() for text in found.left_out)
     assert vars(shards["sample"][0].not_taken) == found.not_taken()
     assert shards["cut"][0].not_taken.cut_documents == sum(len(text) > 12 for text in taken)
     with pytest.raises(RunDirectoryError, match=r"with --sample 0.3, not 0.4"):
         bpe_pipeline.encode(home / "0.txt", tmp_path / "run", tmp_path / "shards" / "sample", sample=0.4, seed=4)
-
-
-@pytest.mark.parametrize("sample", [None, "1GB"])
-def test_the_complement_of_everything_is_refused(saved: Path, tmp_path: Path, sample: Any) -> None:
-    (tmp_path / "a.txt").write_text("some text")
-    with pytest.raises(UsageError, match="--complement takes the documents that --sample leaves out"):
-        bpe_pipeline.encode(tmp_path / "a.txt", saved, tmp_path / "shards", sample=sample, complement=True)
 
 
 def test_an_empty_sample_says_so_with_numbers(saved: Path, tmp_path: Path) -> None:

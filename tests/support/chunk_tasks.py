@@ -29,7 +29,7 @@ def random_words(seed: int, size: int) -> bytes:
 
 def _task(spans: tuple[FileSpan, ...], output: Path, budget_bytes: int, **options: object) -> CountTask:
     judge = DocumentJudge(str(options.pop("errors", "replace")))
-    usual = {"judge": judge, "max_pre_token_bytes": None, "pattern": PATTERN} | options
+    usual = {"judge": judge, "pattern": PATTERN} | options
     return CountTask(
         name="chunk 0",
         spans=spans,

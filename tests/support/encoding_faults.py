@@ -29,18 +29,14 @@ _OF_A_RUN = (".lock", "log.txt", "encoding.json")  # their content differs
 
 @dataclass(frozen=True)
 class Case:
-    """Options. tokenizer: the directory of one, `chat` for `encode-chat`; file: the name of a single file, or "".
-
-    piped: whether the corpus is one text in standard input.
-    """
+    """Options. tokenizer: the directory of one, `chat` for `encode-chat`; file: the name of a single file, or ""."""
 
     options: str
     tokenizer: str = "native"
     file: str = ""
-    piped: bool = False
 
     def __str__(self) -> str:
-        return " ".join([self.tokenizer, *self.file.split(), *(["-"] if self.piped else []), *self.options.split()])
+        return " ".join([self.tokenizer, *self.file.split(), *self.options.split()])
 
 
 def choices(number: int) -> list[Case]:
@@ -55,10 +51,10 @@ def choices(number: int) -> list[Case]:
             chat = f"--template chatml --sequence-length 64 --shard-format {choose.choice(['arrow', 'parquet'])}"
             cases.append(Case(f"{chat} {size} {choose.choice(_CHAT)}", "chat"))
         elif "." in format_:
-            cases.append(Case(f"{rows} {order}".strip(), tokenizer, format_, choose.random() < 0.2))
+            cases.append(Case(f"{rows} {order}".strip(), tokenizer, format_))
         else:
             options = f"--shard-format {format_} {size} {rows} {order}".strip()
-            cases.append(Case(options, tokenizer, piped=choose.random() < 0.1))
+            cases.append(Case(options, tokenizer))
     choose.shuffle(cases)
     return sorted(cases, key=lambda case: any(word in str(case) for word in ("--shuffle", "--val", "chat")))
 
@@ -115,15 +111,13 @@ class Encoding:
         """Return the command."""
         chat, tokenizer = self.case.tokenizer == "chat", self.corpus / self.case.tokenizer
         inputs: list[object] = [self.corpus / "chat.jsonl"] if chat else sorted((self.corpus / "corpus").iterdir())
-        inputs = ["-"] if self.case.piped else inputs
         words = ["encode-chat" if chat else "encode", *inputs, "--tokenizer", tokenizer, *self.case.options.split()]
         words += ["--output", output / self.case.file, "--chunk-size", "40KiB", "--workers", workers, "--quiet"]
         return [sys.executable, "-P", "-m", "bpe_pipeline", *map(str, words)]
 
     def start(self, output: Path, workers: int, **environment: str) -> "subprocess.Popen[bytes]":
         """Start the command as the head of a process group."""
-        source = self.corpus / "corpus" / "a.txt" if self.case.piped else None
-        return start(self.words(output, workers), source, **environment)
+        return start(self.words(output, workers), **environment)
 
     def run(self, output: Path, workers: int, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""

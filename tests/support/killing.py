@@ -34,7 +34,7 @@ _OF_A_COMMAND = ("stages", "peak_memory_bytes", "stage_peak_bytes", "retries", "
 class Case:
     """A corpus, and the command that reads it.
 
-    make: writes the corpus into a directory and returns the inputs; `-` is the file `stdin` that it writes there.
+    make: writes the corpus into a directory and returns the inputs.
     command: `train`; or one that overwrites a finished run: `merge`, `import-counts`. options: in addition to output
     and workers. spills: whether counters are written in parts.
     """
@@ -82,11 +82,6 @@ def _lines(directory: Path) -> list[str]:
     return [str(directory)]
 
 
-def _standard_input(directory: Path) -> list[str]:
-    (directory / "stdin").write_text("".join(peers.generated_text(seed, 1500) for seed in range(8)), newline="")
-    return ["-"]
-
-
 def _many_pre_tokens(directory: Path) -> list[str]:
     """Text in which hardly a word comes twice, and some in which they do."""
     for seed in range(2):
@@ -96,8 +91,9 @@ def _many_pre_tokens(directory: Path) -> list[str]:
 
 
 def _counts(directory: Path) -> list[str]:
-    path = directory / "counts.tsv"
-    path.write_text("".join(f"{word}{number}\t{number}\n" for word in "abcdefgh" for number in range(1, 500)))
+    path = directory / "counts.parquet"
+    rows = [(f"{word}{number}", number) for word in "abcdefgh" for number in range(1, 500)]
+    pq.write_table(pa.table({"pre_token": [word for word, _ in rows], "count": [count for _, count in rows]}), path)
     return [str(path)]
 
 
@@ -109,7 +105,6 @@ CASES = [
     Case("regex", _many_files, (*_LESS, "--pattern", r"(?<=x)y| ?\w+|\s+|[^\w\s]+")),
     Case("many formats", _many_formats, _LESS),
     Case("lines", _lines, ("--chunk-size", "4KiB", "--input-format", "lines", "--special-tokens-as-text")),
-    Case("standard input", _standard_input, _LESS),
     Case("selected", _many_formats, (*_LESS, "--sample", "60%", "--seed", "2", "--max-document-chars", "50")),
     Case("several sizes", _one_text, (*_LESS, "--min-pre-token-count", "2"), sizes=(500, 300, 700)),
     Case("spills", _many_pre_tokens, (*_SPILLS, "--min-pre-token-count", "2"), spills=True),
@@ -127,12 +122,14 @@ def command(case: Case, inputs: list[str], output: Path, workers: int) -> list[s
     return [*words, "--workers", str(workers), "--quiet"]
 
 
-def start(words: list[str], stdin: Path | None = None, **environment: str) -> "subprocess.Popen[bytes]":
-    """Start a command as the head of a process group of its own; merging is saved after each phase."""
+def start(words: list[str], **environment: str) -> "subprocess.Popen[bytes]":
+    """Start a command as the head of a process group of its own.
+
+    What is unfinished is saved whenever it can be, as it is once a second: so that a kill within a second finds it.
+    """
     env = os.environ | {"BPE_PIPELINE_CHECKPOINT_S": "0"} | environment
-    with Path(stdin or os.devnull).open("rb") as source:
-        streams = {"stdin": source, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        return subprocess.Popen(words, env=env, start_new_session=True, **streams)
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words, env=env, start_new_session=True, **streams)
 
 
 def kill(coordinator: int, target: str, choose: random.Random | None = None) -> None:
@@ -157,25 +154,16 @@ def ended(process: "subprocess.Popen[bytes]") -> int:
 
 
 def results(run: Path) -> dict[str, Any]:
-    """Return the results of a run by name: the bytes of its files, and its report without times and memory.
-
-    If the corpus is in the run directory itself, its path differs from run to run, so Parquet files are compared
-    without their fingerprints.
-    """
+    """Return the results of a run by name: the bytes of its files, and its report without times, memory and machine."""
     files = [path for path in run.glob("tokenizer*/*") if path.is_file()]
     contents: dict[str, Any] = {str(path.relative_to(run)): path.read_bytes() for path in files}
     for path in (run / "merges.parquet", run / "counter.parquet"):
         if path.exists():
-            contents[path.name] = _rows(path) if (run / "stdin").exists() else path.read_bytes()
+            contents[path.name] = path.read_bytes()
     report = json.loads((run / "report.json").read_text().replace(str(run), "RUN"))
+    (report["numbers"] or {}).pop("machine", None)
     contents["report"] = {name: value for name, value in report.items() if name not in _OF_A_COMMAND}
     return contents
-
-
-def _rows(path: Path) -> tuple[pa.Table, dict[bytes, bytes]]:
-    with pq.ParquetFile(path) as file:
-        metadata, table = file.metadata.metadata, file.read().replace_schema_metadata()
-    return table, {key: value for key, value in metadata.items() if not re.search(b"fingerprint|seal|ARROW", key)}
 
 
 def counters(run: Path) -> dict[str, tuple[int, int]]:

@@ -3,12 +3,11 @@
 import itertools
 import random
 import struct
-from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
-from reference import GPT2_BYTES, TOKEN_RULES
+from reference import TOKEN_RULES
 
 from bpe_pipeline import _core
 from bpe_pipeline.merges.rules import MergeRules
@@ -47,30 +46,6 @@ def split(options: Mapping[str, Any]) -> tuple[MergeRules, dict[str, Any]]:
 def learn(engine: Any, merges: int, **options: Any) -> Any:
     rules, tuning = split(options)
     return engine.run(merges, rules, **tuning)
-
-
-def judged(
-    counter: Counter,
-    listed: Sequence[tuple[int, ...]],
-    *,
-    exhausted: bool = False,
-    first: int = 0,
-    budget: int = 1 << 24,
-    **rules: Any,
-) -> tuple[Any, int]:
-    """What the replay finds wrong with a list of (left, right, count, joined), and how often it reads the
-    pre-tokens."""
-    columns = [array(code, column) for code, column in zip("IIQQ", zip(*listed, strict=True), strict=False)]
-    columns = columns or [array(code) for code in "IIQQ"]
-    replay = _core.MergeReplay(
-        MergeRules(**rules), bytes(GPT2_BYTES), *columns, exhausted=exhausted, budget_bytes=budget, first=first
-    )
-    for readings in range(1, 5000):
-        replay.add(arrays(counter))
-        if not replay.next_reading():
-            assert replay.bytes == sum(len(pre_token) * count for pre_token, count in counter.items())
-            return replay.wrong(), readings
-    raise AssertionError("the replay does not end")
 
 
 def merges_of(result: Any) -> Merges:

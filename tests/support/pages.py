@@ -55,7 +55,7 @@ _QUOTED = re.compile(r"'[^']*'|\\\n")  # what a shell takes as it is, and a line
 _FOR_A_SHELL = re.compile(r"""[|&;<>`*?~#!{}\[\n]|\$""")
 _PROGRESS = re.compile(
     r"^(?:(?:counting|combining|merging)(?: superwords)?|encoding(?: pre-tokens)?|ordering documents|writing shards|"
-    r"reading|importing|replaying|joining|pruning|measuring): |checking \S+ \S+ \.\.\.$"
+    r"reading|importing|joining|pruning|measuring): |checking \S+ \S+ \.\.\.$"
 )
 _MASKS = (
     (re.compile(r"(?<=peak memory)(.*)$", re.MULTILINE), " #"),
@@ -153,9 +153,7 @@ class Session:
             yield Outcome(block.text, "", printed, printed == "")
 
     def _command(self, command: str, shown: str) -> Outcome:
-        # A report page takes half a second; commands with --quiet do not need one.
-        report = {"BPE_PIPELINE_REPORT": "none" if "--quiet" in command else "page"}
-        environment = report | {"PATH": search_path(), "COLUMNS": "110"}
+        environment = {"PATH": search_path(), "COLUMNS": "110"}
         words = shlex.split(command.replace("\\\n", ""))
         if words[0] == "bpe-pipeline" and not _FOR_A_SHELL.search(_QUOTED.sub("", command)):
             done = run(*words[1:], cwd=self._directory, env=environment)

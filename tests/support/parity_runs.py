@@ -38,9 +38,10 @@ DEV = {name: _words(seed + 20, 50) for seed, name in enumerate(["en", "sw"])}
 
 
 def by_parity(languages: Named, dev: Named, executor: Executor, **options: Any) -> Tokenizer:
-    """Train on counted runs; options: of merging, and the settings of parity."""
+    """Train on counted runs; options: of merging, and the settings of parity. Without a measure, RUNs are their own."""
     settings = {name: options.pop(name) for name in SETTINGS if name in options}
-    _, trained = run_parity(languages, dev, settings, options, executor, lambda _: None)
+    own = () if {"ratio", "mixture"} & {*settings} else languages
+    _, trained = run_parity(languages, dev or own, settings, options, executor, lambda _: None)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 

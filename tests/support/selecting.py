@@ -16,7 +16,7 @@ def takes(document: bytes, judge: DocumentJudge) -> bool:
         return True
     product = (_core.hash64(document) ^ 0xD1B54A32D192ED03) * (judge.seed ^ 0x8CB92BA72F3D8DD7)
     product = ((product & _WORD) ^ 0x9E6C63D0876A9A47) * (product >> 64 ^ 0xD1B54A32D192ED03)
-    return ((product ^ product >> 64) & _WORD < judge.sample * 2**64) is not judge.complement
+    return (product ^ product >> 64) & _WORD < judge.sample * 2**64
 
 
 @dataclass

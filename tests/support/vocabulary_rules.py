@@ -86,7 +86,7 @@ def require_probes(case: dict[str, Any], base: Path, changed: Tokenizer) -> None
     """Require the recorded ids of pre-tokens, before and after."""
     encoders = Tokenizer.load(base).model.encoder(), changed.model.encoder()
     for probe in case["probes"]:
-        found = [one.encode_pre_tokens([text_to_token(probe["pre_token"])]) for one in encoders]
+        found = [one.encode_pre_tokens([text_to_token(probe["piece"])]) for one in encoders]  # as it was recorded
         assert found == [probe["old"], probe["new"]], (base, probe)
 
 

@@ -46,7 +46,9 @@ def log_to(path: Path) -> Iterator[logging.Logger]:
     # A property, so that the queue is in place before the handler's thread starts, which waits for a record.
     queue_of_handler = {"queue": property(lambda _: records, lambda *_: None)}
     run_log: type[logging.Handler] = type("RunLog", (MultiProcessingHandler,), queue_of_handler)
-    handler = run_log("run-log", sub_handler=file_handler)  # type: ignore[call-arg]
+    handler: logging.Handler = file_handler
+    if _makes_semaphores():
+        handler = run_log("run-log", sub_handler=file_handler)  # type: ignore[call-arg]
     with _lock:
         if not _users:
             _before.append((logger.level, logger.propagate))
@@ -66,6 +68,20 @@ def log_to(path: Path) -> Iterator[logging.Logger]:
                 logger.setLevel(previous_level)
         records.put(_LAST)
         handler.close()
+
+
+def _makes_semaphores() -> bool:
+    """Return whether the system makes semaphores between processes, as the handler does, but needs none here.
+
+    Where it has no shared memory to write to (/dev/shm is missing, full or read-only), records are written at once.
+    """
+    import multiprocessing
+
+    try:
+        multiprocessing.BoundedSemaphore()
+    except (OSError, ImportError):
+        return False
+    return True
 
 
 class _Lines(logging.Formatter):

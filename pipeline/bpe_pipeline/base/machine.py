@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from bpe_pipeline import __version__
+from bpe_pipeline.base.errors import StorageError, os_error_as
 
 _CGROUP, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -47,7 +48,9 @@ def default_workers() -> int:
 def available_memory() -> int:
     """Return the bytes that can be allocated without swapping, within the limits of all enclosing control groups."""
     left = [_available_in(group, *names) for group in _memory_groups() for names in _MEMORY_FILES]
-    return min([psutil.virtual_memory().available, *(number for number in left if number is not None)])
+    with os_error_as(StorageError, "the free memory cannot be read from /proc/meminfo", "mount /proc"):
+        of_machine = psutil.virtual_memory().available
+    return min([of_machine, *(number for number in left if number is not None)])
 
 
 def _memory_groups() -> list[Path]:

@@ -1,6 +1,7 @@
 """What this process shares with its forks, its limits, and flushing to disk."""
 
 import contextlib
+import errno
 import functools
 import gc
 import os
@@ -13,6 +14,18 @@ from typing import Any, TypeVar
 
 Value = TypeVar("Value")
 is_command = False  # whether nothing runs in this process but the command; `__main__` sets it
+_DISK = "free disk space, also in TMPDIR and /dev/shm, or name others"
+_FILES = "raise the limit of open files (ulimit -n), or use fewer --workers"
+_WRITABLE = "make what is written to writable: --output, TMPDIR, /dev/shm"
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _DISK),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _FILES),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _WRITABLE),
+    errno.EAGAIN: "raise the limit of processes (ulimit -u), or use fewer --workers",
+    errno.ENOSYS: "run it on a system that has this, or mount /dev/shm",
+    errno.EIO: "check the disk, and run the same command again",
+}
+_NOT_FLUSHED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # errors of file systems without such a request
 GARBAGE_THRESHOLDS = gc.get_threshold()  # Python's own, which `__main__` changes
 
 
@@ -32,10 +45,13 @@ class cached_property(functools.cached_property[Value]):  # noqa: N801 - Python'
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or the names in a directory, are on disk."""
+    """Wait until a file, or the names in a directory, are on disk, on a file system (not all FUSE) that can do so."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NOT_FLUSHED:
+            raise
     finally:
         os.close(descriptor)
 
@@ -44,6 +60,34 @@ def most_open_files() -> int | None:
     """Return how many files this process may have open; None without a limit."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if allowed == resource.RLIM_INFINITY else allowed
+
+
+def undecodable(name: str) -> str:
+    """Return what to do about a name that is not valid Unicode: it has bytes that the locale, or no one, can read."""
+    try:
+        os.fsencode(name).decode()
+    except UnicodeError:
+        return "is not valid UTF-8: rename it"
+    return f"has letters that this locale ({sys.getfilesystemencoding()}) does not have: set LC_ALL=C.UTF-8"
+
+
+def memory_is_short() -> str:
+    """Return the reason and the remedy where the system refuses memory: perhaps a limit of this process."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    of_process = "" if limit == resource.RLIM_INFINITY else f": each process may map {limit >> 20:,} MiB (ulimit -v)"
+    raise_it = "free some" if not of_process else "raise that limit"
+    return f"memory is short{of_process}; {raise_it}, or give a smaller --memory-limit, or fewer --workers"
+
+
+def refusal_of(error: OSError) -> str:
+    """Return what the system refuses, and the remedy; empty for what may be a defect."""
+    remedy = _REMEDIES.get(error.errno or 0, "")
+    where = f" {error.filename}" if error.filename else ""
+    if str(error.filename).startswith("/proc/"):
+        remedy = "mount /proc"
+    if error.errno == errno.ENOMEM:
+        return memory_is_short()
+    return f"the system refuses{where}: {error.strerror}; {remedy}" if remedy else ""
 
 
 @contextlib.contextmanager

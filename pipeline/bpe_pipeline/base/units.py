@@ -31,14 +31,6 @@ def parse_bytes(value: object) -> int:
     return int(size)
 
 
-def parse_pre_token_bytes(value: object) -> int:
-    """Read a size of at least one character: `4`, `1KiB`."""
-    size = parse_bytes(value)
-    if size < 4:
-        raise ValueError("a size of at least 4 bytes (one character may take 4)")
-    return size
-
-
 def parse_whole_number(at_least: int, at_most: int) -> Callable[[object], int]:
     """Return a reader of whole numbers within these bounds, both included: `48_000`, `48,000`, `48k`, `1M`."""
 

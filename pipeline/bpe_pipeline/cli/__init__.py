@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from bpe_pipeline import __version__
-from bpe_pipeline.base import log
+from bpe_pipeline.base import log, system
 from bpe_pipeline.base.errors import PipelineError
 from bpe_pipeline.base.printable import PROGRAM, without_secrets, write_error
 from bpe_pipeline.cli.command import DEBUGGING, click_command
@@ -86,9 +86,13 @@ def _fail(reason: str, code: int) -> int:
 
 
 def _describe(error: Exception) -> str:
-    """Say what an unexpected error is about: click's writing to standard output, or a defect."""
+    """Say what an unexpected error is about: click's writing to standard output, the system, or a defect."""
     frames = traceback.walk_tb(error.__traceback__)
     if isinstance(error, OSError) and any(frame.f_globals.get("__name__") == "click.utils" for frame, _ in frames):
         return f"standard output cannot be written: {error.strerror or error}; write it somewhere else"
+    if isinstance(error, MemoryError):
+        return system.memory_is_short()
+    if isinstance(error, OSError) and (refusal := system.refusal_of(error)):
+        return refusal
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text} (a defect: please report it with the output of --debug)"

@@ -54,8 +54,7 @@ def click_command(declared: Declared) -> Command:
     def call(**typed: Any) -> int | None:
         if more := typed.pop(_MORE, ()):
             raise UsageError(declared.too_many.format(word=more[0]))
-        session = settle(declared, typed)
-        return None if session is None else _carry_out(declared, session)
+        return _carry_out(declared, settle(declared, typed))
 
     params = [*arguments, *_flags(declared), _JSON, *DEBUGGING, HELP, HELP_ALL]
     return Command(declared, callback=call, params=params)
@@ -80,11 +79,9 @@ def _order(kind: type[Values]) -> list[Record]:
 
 
 def _flags(declared: Declared) -> Iterator[click.Option]:
-    """Make the flags of a command, for one with options of a run --config and --print-config, and foreign names."""
+    """Make the flags of a command, for one with options of a run --config, and foreign names."""
     if issubclass(declared.takes, WorkOptions):
         yield Flag(["--config"], type=Word(_CONFIG), metavar=_CONFIG.metavar, help=_CONFIG.help)
-        shown = "print the options that would be used, and stop"
-        yield Flag(["--print-config"], is_flag=True, advanced=True, help=shown)
     for record in _order(declared.takes):
         yield from _flags_of(record)
     for name in declared.foreign.names if declared.foreign else ():

@@ -3,23 +3,20 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import click
-
 from bpe_pipeline.base.errors import UsageError
-from bpe_pipeline.base.printable import printable
 from bpe_pipeline.commands.declaration import Command, Session, of_options
 from bpe_pipeline.run.config_file import read_config
 from bpe_pipeline.run.make_options import known_options, make_options, parsed, require_known
 from bpe_pipeline.run.options import RECORDS, flag_of
 from bpe_pipeline.run.record import CALL, Record, records_of
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.storage import parse_location
 
 
-def settle(declared: Command, typed: Mapping[str, Any]) -> Session | None:
-    """Return the options of a command, without what carries them out; None after `--print-config`."""
+def settle(declared: Command, typed: Mapping[str, Any]) -> Session:
+    """Return the options of a command, without what carries them out."""
     kind, records = declared.takes, records_of(declared.takes)
     flags = {name: value for name, value in typed.items() if value is not None and value != ()}
-    config, print_config = flags.pop("config", None), flags.pop("print_config", False)
+    config = flags.pop("config", None)
     in_file = read_config(parse_location(config)) if config is not None else {}
     if declared.foreign is not None:
         in_file, flags = declared.foreign.of_file(in_file), declared.foreign.of_flags(flags)
@@ -45,9 +42,6 @@ def settle(declared: Command, typed: Mapping[str, Any]) -> Session | None:
     options = make_options(kind, {name: value for name, value in given.items() if name not in others}, spell)
     if declared.check is not None:
         declared.check(options, given)
-    if print_config:
-        _print(options, [name for name in ("inputs", *records) if name in own])
-        return None
     return Session(options, of_options(given, kind))
 
 
@@ -63,20 +57,3 @@ def _add_to_list(record: Record, flags: dict[str, Any], in_file: dict[str, Any],
         () if flags.pop(none, False) or without else record.default if stored is None else parsed(record, stored, spell)
     )
     flags[name] = (*before, *(text for text in flags.get(name, ()) if text not in before))
-
-
-def _print(options: Any, names: list[str]) -> None:
-    import yaml
-
-    yaml.SafeDumper.add_multi_representer(str, yaml.SafeDumper.represent_str)  # of URIs
-    plain = {name: _plain(name, getattr(options, name)) for name in dict.fromkeys(names)}
-    readable = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
-    shown = all(line == printable(line) for line in readable.split("\n"))
-    click.echo(readable if shown else yaml.safe_dump(plain, sort_keys=False), nl=False)
-
-
-def _plain(name: str, value: Any) -> Any:
-    """Return an option's value as a configuration file would have it."""
-    if name == "vocab_size" and len(value) == 1:
-        return value[0]
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Location) else value

@@ -5,6 +5,7 @@ So mixtures of corpora are tried without counting again. Weights are relative: t
 whole numbers, so the order of runs changes nothing.
 """
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -16,27 +17,29 @@ from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
+from bpe_pipeline.counts import sum_worker
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
 from bpe_pipeline.counts.count import input_bytes
 from bpe_pipeline.counts.counted import as_counted, require_counted
-from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from bpe_pipeline.counts.counter_file import CounterFacts, Parts
 from bpe_pipeline.counts.elsewhere import take_counts, take_part
+from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.merges import replay_worker
-from bpe_pipeline.merges.replay_worker import SumTask
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.mixture import Mixture
+from bpe_pipeline.run.open_run import replace_run
 from bpe_pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of
 from bpe_pipeline.run.plan import require_weights
 from bpe_pipeline.run.runner import opened
 from bpe_pipeline.run.source import Source, Weighted
 from bpe_pipeline.run.values import parse_weight, relative
-from bpe_pipeline.storage import Location, absolute, location, same_location
+from bpe_pipeline.storage import Location, absolute, existing, location, open_file, same_location
+from bpe_pipeline.storage.atomic import whole_file
 
 Text = tuple[object, ...]  # what identifies a counted text: a counter, a source, or a file
 _NO_FILE = 2  # at most that many members
@@ -116,19 +119,7 @@ def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:
         return round(sum(one.bytes * Fraction(*one.weight) for one in known))
     if counted.statistics.counted_bytes and not stored.weighted:
         return counted.statistics.counted_bytes
-    return executor.one(replay_worker.add_up, SumTask(*run.counter, COMBINE_BYTES)).bytes if needed else 0
-
-
-def run_part(location: Location, every: int, options: OutputOptions, executor: Executor, listener: Listener) -> Summary:
-    """Make a run of every Nth chunk of another one, whose counters are stored."""
-    run = manifest.require(location)
-    chunks = range(len(run.manifest.plan.chunks))
-    counters = run.chunk_counters(chunks[::every])
-    statistics = [counter.statistics for counter in look_at(counters, executor) if counter is not None]
-    described = f"{len(counters)} of {len(chunks)} chunks of {run.directory}"
-    source = Source(manifest.RUNS, fingerprint(sorted(mark for _, mark in counters)), described)
-    parts = Parts(counters, sum(statistics, ChunkStatistics()))
-    return write_combination(Combination(run, source, parts, [location]), options, executor, listener)
+    return executor.one(sum_worker.text_bytes, SumTask(*run.counter, COMBINE_BYTES)) if needed else 0
 
 
 def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
@@ -139,6 +130,37 @@ def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor
     parts = Parts([run.counter], require_counted(run, executor).statistics)
     combination = Combination(run, run.manifest.source, parts, [location])
     return write_combination(combination, options, executor, listener).directory
+
+
+def copy_run(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
+    """Make a run of the inputs of another one, by copies of its counters: their weights may be others then.
+
+    A copy that was stopped is completed. Raises `RunDirectoryError` if the output holds other counts.
+    """
+    run, options = manifest.require(location), making_of(given)
+    require_counted(run, executor)
+    with opened(options, executor, listener) as (_, directory):
+        stored = None if options.overwrite else manifest.load(directory.location)
+        if stored is None:
+            directory.refuse_linked_directories()
+            if not options.overwrite:
+                directory.refuse_foreign_files()
+            directory.refuse_corpus_inside(file.path for file in run.manifest.plan.files)
+            kept = replace(run.manifest, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
+            stored = replace_run(Run(directory, kept), results=True)
+        originals, copies = run.chunk_counters(), stored.chunk_counters()
+        if [mark for _, mark in originals] != [mark for _, mark in copies]:
+            raise RunDirectoryError(
+                f"{directory} holds other counts than {location}; choose another --output, or start again with "
+                "--overwrite"
+            )
+        of_copies = {copy: original for (original, _), (copy, _) in zip(originals, copies, strict=True)}
+        of_copies[stored.counter_path] = run.counter_path
+        for (copy, original), is_there in zip(of_copies.items(), existing([*of_copies]), strict=True):
+            if not is_there:
+                with whole_file(copy) as partial, open_file(original) as source, partial.open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+    return directory.location
 
 
 def making_of(given: Mapping[str, Any]) -> OutputOptions:
@@ -250,7 +272,7 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Text, str]]:
         for index, file in enumerate(stored.plan.files):
             if not (left_out and stored.plan.owners[index] in left_out):
                 field = "" if file.format == "text" else stored.counting["text_field"]
-                yield (file.identity or resolved(file.path), file.size, file.digest, field), file.path
+                yield (resolved(file.path), file.size, file.digest, field), file.path
         return
     if not source.parts:
         yield (source.kind, source.digest), source.description

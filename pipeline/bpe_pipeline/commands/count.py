@@ -4,14 +4,13 @@ from bpe_pipeline.base.events import Listener
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.skipped_or_altered import fail_on_loss_error, in_words
 from bpe_pipeline.counts import count as counting
-from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts
+from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import open_run
 from bpe_pipeline.run.options import CountOptions
-from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.patterns import pattern_of, slowness
 from bpe_pipeline.run.runner import Runner, opened
 
@@ -27,16 +26,13 @@ def run_count(options: CountOptions, executor: Executor, listener: Listener) -> 
 
 
 def _part(runner: Runner, run: Run, options: CountOptions) -> Summary:
-    """Count the chunks of a part; what all of them add up to is for the command without `--part`."""
+    """Count the chunks of a part; what all of them add up to is for the command without `--part`.
+
+    Raises for losses as the options say.
+    """
     pattern = pattern_of(options)
     runner.warn(slowness(pattern))
-    return summary_of_part(runner, run, options, *counting.count_part(runner, run, pattern))
-
-
-def summary_of_part(
-    runner: Runner, run: Run, options: CountOptions, done: PartDone, statistics: ChunkStatistics
-) -> Summary:
-    """Return the result of a part that counts. Raises for losses as the options say."""
+    done, statistics = counting.count_part(runner, run, pattern)
     losses = in_words(statistics.losses)
     if options.fail_on_loss and losses:
         raise fail_on_loss_error(losses)

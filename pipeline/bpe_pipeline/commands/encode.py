@@ -11,11 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
 from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
@@ -33,8 +34,6 @@ from bpe_pipeline.shards.order import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
-
-_NO_TEXTS = {"records_without_field", "records_not_text"}
 
 
 def encode_with(
@@ -140,12 +139,8 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     def accept(read: ChunkStatistics, documents: int) -> None:
         nonlocal total
         total = total_of(runner, encoding, read, options)
-        if not documents and total.not_taken.left_out_documents:
-            raise InputError(f"the sample is empty: {total.not_taken}; give another --sample or --seed")
-        if not documents and set(total.losses) & _NO_TEXTS:
-            losses = "; ".join(map(str, in_words(total.losses)))
-            hint = "name the field with --text-field; for chat data, use encode-chat"
-            raise InputError(f"no document is left to encode: {losses}; {hint}")
+        if not documents:
+            raise no_text_error("encode", total.losses, total.not_taken)
 
     write = write_in_order if encoding.in_order else write_by_parts
     written, index, layout = write(runner, encoding, model, options, accept)

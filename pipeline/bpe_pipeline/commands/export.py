@@ -1,4 +1,4 @@
-"""`export`: write a tokenizer's files for other runtimes, check them in the libraries they are for, and upload them."""
+"""`export`: write a tokenizer's files for other runtimes, and check them in the libraries they are for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,16 @@ from bpe_pipeline.base.printable import printable, wrapped
 from bpe_pipeline.commands.report import add_checks
 from bpe_pipeline.counts.as_text import bounds_at
 from bpe_pipeline.pattern.translate import not_in_tokenizers_1
-from bpe_pipeline.reports.model_card import MARK
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.options import ExportOptions
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.added import news_of, with_roles
 from bpe_pipeline.tokenizer.check import check_exports, local_files, texts_to_check
-from bpe_pipeline.tokenizer.conversions import card_in, push, require_login
 from bpe_pipeline.tokenizer.export import Check, limits_of, with_chat_template
 from bpe_pipeline.tokenizer.export_in_place import export_in_place
 from bpe_pipeline.tokenizer.formats.export_formats import default_formats
+from bpe_pipeline.tokenizer.formats.fields import CARD
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from bpe_pipeline.tokenizer.formats.rank_lists import load_ranks_by
 from bpe_pipeline.tokenizer.model import Model
@@ -34,7 +33,6 @@ class WrittenFiles(Result):
     written: tuple[Location, ...]
     notes: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
-    uploaded: str = ""
     failure: str = ""
 
     @property
@@ -44,16 +42,11 @@ class WrittenFiles(Result):
 
     def text(self, columns: int) -> str:
         """Return the paths, and what was checked."""
-        lines = (*self.written, *self.checks, *filter(None, [self.uploaded]))
-        return "\n".join(wrapped(printable(line), columns) for line in lines)
+        return "\n".join(wrapped(printable(line), columns) for line in (*self.written, *self.checks))
 
 
-def run_export(
-    path: Location, options: ExportOptions, samples: Sequence[Location] | None, repository: str | None
-) -> WrittenFiles:
-    """Export a tokenizer. samples: to check with, empty: of its run, None: no check; repository: of the hub."""
-    if repository is not None:
-        require_login("--push-to-hub", repository)
+def run_export(path: Location, options: ExportOptions, samples: Sequence[Location] | None) -> WrittenFiles:
+    """Export a tokenizer. samples: to check with, empty: of its run, None: no check."""
     ranks, added = options.rank_pattern, options.added_special_tokens
     before, home = load_model(path) if ranks is None else load_ranks_by(path, ranks, added), tokenizer_home(path)
     directory = options.output or home
@@ -65,9 +58,9 @@ def run_export(
             "name them when you merge"
         )
     notes = [f"note: {line}" for line in (*news_of(before, model), *bounds_at(path, added))]
-    same, cards = all(getattr(model, name) == getattr(before, name) for name in _OF_IDS), card_in(home)
+    same, had_card = all(getattr(model, name) == getattr(before, name) for name in _OF_IDS), _has_card(home)
     written, refused = export_in_place(model, directory, options, changed=not same)
-    if cards and not card_in(home):
+    if had_card and not _has_card(home):
         again = f"bpe-pipeline report {home}"
         notes.append(f"note: the model card was of other special tokens and is removed; {again} makes it again")
     notes += [f"no {name} files: {reason}" for name, reason in refused.items()]
@@ -79,14 +72,17 @@ def run_export(
         notes.append(f"note: {_effect_of_nfc(path, model, formats, samples or ())}")
     checks = [] if samples is None else _checked(path, directory, model, formats, samples, options.without_normalizer)
     failed = [check for check in checks if check.outcome == "different"]
-    failure = uploaded = ""
+    failure = ""
     if failed:
-        failure = f"{len(failed)} of {len(checks)} checks found a difference, the first: {failed[0]}; please report it"
-    elif repository is not None:
-        more = {name: card for name, card in cards.items() if same or MARK.encode() not in card}
-        uploaded = push(model, repository, more=more)
-    failure = failure and f"{directory} is not to be used: {failure}"
-    return WrittenFiles(tuple(written), tuple(notes), tuple(checks), uploaded, failure)
+        difference = f"{len(failed)} of {len(checks)} checks found a difference, the first: {failed[0]}"
+        failure = f"{directory} is not to be used: {difference}; please report it"
+    return WrittenFiles(tuple(written), tuple(notes), tuple(checks), failure)
+
+
+def _has_card(home: Location) -> bool:
+    """Whether a tokenizer directory has a model card; a README.md without metadata is none."""
+    card = home / CARD
+    return card.exists() and card.read_bytes().startswith(b"---")
 
 
 def _effect_of_nfc(path: Location, model: Model, formats: Sequence[str], samples: Sequence[Location]) -> str:

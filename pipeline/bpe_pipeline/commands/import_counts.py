@@ -20,7 +20,7 @@ from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.commands.learn import keep_ids, merge_and_export
-from bpe_pipeline.corpus.files import compression_marked, reading
+from bpe_pipeline.corpus.files import reading
 from bpe_pipeline.counts import import_worker
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import Counted
@@ -111,11 +111,8 @@ def _source_of_files(paths: Sequence[Location]) -> tuple[list[State], Source]:
                 if of_process or not stat.S_ISREG(path.stat().st_mode):
                     raise InputError(f"{path} is not a regular file: save its content to a file and name that")
             with io.BufferedReader(open_file(path), _READ_BYTES) as file:
-                compression = compression_marked(file.peek(16)[:16])
-                if compression != "none":
-                    raise InputError(f"{path} is compressed with {compression}: decompress it and name the result")
                 states.append(file.raw.state()[:2])
-                digests.append(path.suffix + hashlib.file_digest(file, "sha256").hexdigest())
+                digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     description = ", ".join(map(str, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
     return states, Source(manifest.IMPORTED, fingerprint(sorted(digests)), description)
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from bpe_pipeline.base.errors import OtherKindError
 from bpe_pipeline.base.units import format_bytes, format_count
-from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.skipped_or_altered import in_words
 from bpe_pipeline.counts.chunk_statistics import NotTaken
+from bpe_pipeline.counts.counter_file import LookTask, look
 from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run import manifest
@@ -81,6 +81,7 @@ def _with_extension(facts: dict[str, Any], home: Location, maker: Any) -> Facts:
 def _run(run: Run) -> Facts:
     stored, plan = run.manifest, run.manifest.plan
     *chunks, whole = existing([*(run.chunk_path(index) for index in range(len(plan.chunks))), run.counter_path])
+    [counter] = look(LookTask([run.counter])) if whole else [None]
     corpus = {"counts_from": stored.source.description} if stored.source else {}
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
@@ -90,7 +91,7 @@ def _run(run: Run) -> Facts:
         "run": str(run.directory),
         **corpus,
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
-        **(_left_out(known.summary.corpus.not_taken) if (known := report.load(run)) else {}),
+        **(_left_out(counter.statistics.not_taken) if counter else {}),
         **({"mixture": str(mixture)} if (mixture := (stored.source or stored).mixture) else {}),
         "counted": "completely" if whole else _counted(stored.source is None, chunks),
         **_parts(run.directory),

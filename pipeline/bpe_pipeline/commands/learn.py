@@ -58,7 +58,7 @@ def merge_and_export(
     sections = report.sections_of(runner.executor, run, trained, runner.listener)
     for advice in itertools.chain.from_iterable(section.advice for section in sections):
         runner.warn(str(advice))
-    if numbers is not None and (changed := rewritten(numbers)):
+    if numbers is not None and options.normalize == "nfc" and (changed := rewritten(numbers)):
         remedy = "decoding returns normalized text; with --normalize none text stays as it is"
         runner.warn(f"in a sample of the corpus {changed}: {remedy}")
     summary = report.write_summary(

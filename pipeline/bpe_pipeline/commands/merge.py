@@ -7,11 +7,10 @@ from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.commands.combine import copy_counts
-from bpe_pipeline.commands.count import summary_of_part
+from bpe_pipeline.commands.combine import copy_counts, copy_run
 from bpe_pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from bpe_pipeline.counts.as_text import bounds
-from bpe_pipeline.counts.coarse import count_again, count_part_again, refuse_without_texts
+from bpe_pipeline.counts.coarse import count_again, refuse_without_texts
 from bpe_pipeline.counts.count import STAGE as COUNTING
 from bpe_pipeline.counts.count import combine_again, input_bytes
 from bpe_pipeline.counts.counted import Counted, require_counted
@@ -24,7 +23,7 @@ from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import RUNS, Manifest, Run
 from bpe_pipeline.run.mixture import mixture_of
 from bpe_pipeline.run.open_run import mixed, refuse_other_weights
-from bpe_pipeline.run.options import MergeOptions, PartOptions, TrainOptions, flag_of
+from bpe_pipeline.run.options import MergeOptions, TrainOptions, flag_of
 from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.plan import is_weighted
 from bpe_pipeline.run.runner import Runner, opened
@@ -39,36 +38,17 @@ def run_merge(
     requested, origin = make_options(TrainOptions, given), location
     output = requested.output
     if output is not None and not same_location(output, location):
-        if is_weighted(requested):
-            flags = _flags_of_weights(requested)
-            raise UsageError(f"{flags}: {output} would have no inputs, but counts from {location}: leave it out")
         run = manifest.require(location)
+        _refuse_weights_without_inputs(run, requested)
         if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
             _refuse_unfit_run(run, requested, given)
             options = make_options(TrainOptions, {**run.manifest.counting, **given})
             check_before_work(options, lambda _: None)
             refuse_without_texts(options, run.manifest.source)
-        location = copy_counts(location, given, executor, listener)
+        copy = copy_run if is_weighted(requested) else copy_counts
+        location = copy(location, given, executor, listener)
     with open_merging(location, given, executor, listener, origin) as (runner, run, counted, options, replaced):
         return merge_and_export(runner, run, counted, options, replaced)
-
-
-class _SecondCountOptions(PartOptions, TrainOptions):
-    """Of a part of the second count."""
-
-
-def count_again_in_part(
-    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
-) -> Summary:
-    """Do a part of the second count of superwords, which merging without `--part` completes."""
-    given, run = {**given}, manifest.require(location)
-    part = given.pop("part")
-    requested = make_options(TrainOptions, given)
-    _refuse_unfit_run(run, requested, given)
-    stored = _with_stored_options(run, requested, given)[0]
-    options = _SecondCountOptions(**vars(stored) | {"part": part, "output": location})
-    with opened(options, executor, listener) as (runner, directory), runner.logged(directory, options, lambda: None):
-        return summary_of_part(runner, run, options, *count_part_again(runner, run, options))
 
 
 @contextmanager
@@ -177,21 +157,21 @@ def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest
     stored, mixture = run.manifest, mixture_of(requested)
     if not is_weighted(requested):
         return stored
-    if stored.source is not None:
-        flags = _flags_of_weights(requested)
-        remedy = ": `combine` its runs with them" if stored.source.kind == RUNS else ""
-        raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {stored.source.description}{remedy}")
+    _refuse_weights_without_inputs(run, requested)
     new = mixed(stored, requested.weights, mixture)
     if (new.weights or new.mixture) and existing([run.counter_path]) == [True]:
         new = new.with_bytes(input_bytes(run, executor))
     if not requested.overwrite:
-        refuse_other_weights(run, new)
+        refuse_other_weights(run, new, requested)
     return new
+
+
+def _refuse_weights_without_inputs(run: Run, requested: TrainOptions) -> None:
+    if is_weighted(requested) and (source := run.manifest.source) is not None:
+        flags = " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))
+        remedy = ": `combine` its runs with them" if source.kind == RUNS else ""
+        raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {source.description}{remedy}")
 
 
 def _with_weights_of(stored: Manifest, other: Manifest) -> Manifest:
     return replace(stored, weights=other.weights, mixture=other.mixture, input_bytes=other.input_bytes)
-
-
-def _flags_of_weights(requested: TrainOptions) -> str:
-    return " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))

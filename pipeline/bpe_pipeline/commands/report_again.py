@@ -55,14 +55,13 @@ from bpe_pipeline.tokenizer.formats.files import tokenizer_path
 @dataclass(frozen=True)
 class Extras:
     """What a report has only if asked for: tokenizers to compare with and text that was held out, both with names if
-    they are NAME=PATH, and the hidden size of a model, to say what its embedding costs. name: of this tokenizer.
+    they are NAME=PATH. name: of this tokenizer.
 
     output: the page, with its numbers next to it; None: the run directory. figures: a directory for them as files.
     """
 
     compare: Sequence[Location] = ()
     held_out: Sequence[Location] = ()
-    hidden_size: int | None = None
     output: Location | None = None
     overwrite: bool = False
     figures: Location | None = None
@@ -85,7 +84,6 @@ class Extras:
         """Return the words of the command that makes a report of a path with these; none of a plain one."""
         named = [("--held-out", self.held_out), ("--compare", self.compare)]
         words = [word for flag, paths in named if paths for word in (flag, *map(str, paths))]
-        words += [] if self.hidden_size is None else ["--hidden-size", str(self.hidden_size)]
         words += [] if self.name is None else ["--name", self.name]
         return ("bpe-pipeline", "report", str(path), *words) if words else ()
 
@@ -181,7 +179,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     """Return the task of a report with these extras; warns if text that is held out was trained on."""
     text = text_of(run)
     if extras.held_out:
-        choice, files = choice_of(extras.held_out, "--held-out")
+        choice, files = choice_of(extras.held_out)
         trained_on, description = _about_held_out(split_names(extras.held_out)[1], files, text.files)
     else:
         choice = Choice(choose(text.files, SAMPLE_BYTES), text.names)
@@ -200,7 +198,6 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         written_roles=partial(written_roles, home),
         compare=tuple((name, partial(load_compared, one)) for name, one in others.items() if not isinstance(one, str)),
         references=tuple(one for one in others.values() if isinstance(one, str)) if others else tuple(REFERENCES),
-        hidden_size=extras.hidden_size,
         weighted=run.manifest.weighted,
         counters=counters_of(run, trained),
         name=name,

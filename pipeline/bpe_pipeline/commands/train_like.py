@@ -34,7 +34,7 @@ def like(given: Mapping[str, Any]) -> dict[str, Any]:
     follow |= {"pattern": _pattern_like(given["pre_tokenizer"]), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines", "files": _different(files)}
     roles = TrainOptions().of_stage("special")
-    for name in (*follow, "tie_break", "min_pre_token_count", *roles, "max_pre_token_bytes", "input_format"):
+    for name in (*follow, "tie_break", "min_pre_token_count", *roles, "input_format"):
         if name in given and name != "files":
             raise UsageError(
                 f"option {name!r} is not for train_like: the trainer and the pre-tokenizer say what is trained"

@@ -1,29 +1,25 @@
 """`verify`: check everything in a run directory that can be checked; nothing is written.
 
-Checksums; the combined counter against those of the chunks; every merge against a second, plain implementation; the
-tokenizers' files against the merge list, byte by byte.
+Every counter and merge list is read whole, so that its checksums are checked. Then every tokenizer is exported again
+from the merge list, and its files are compared byte by byte.
 """
 
 import re
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.counts.counted import counter_of
+from bpe_pipeline.counts import sum_worker
+from bpe_pipeline.counts.counted import counter_of, require_counted
+from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.merges import forecast, merge, replay_worker
-from bpe_pipeline.merges.merge import Learning
+from bpe_pipeline.merges import forecast, merge, merge_worker
 from bpe_pipeline.merges.merge_list import MergeList
-from bpe_pipeline.merges.merge_worker import FirstStage
-from bpe_pipeline.merges.replay_worker import ReplayTask, SumTask
-from bpe_pipeline.merges.rules import MergeRules
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.extensions import maker_of
@@ -39,7 +35,6 @@ from bpe_pipeline.tokenizer.formats.read_huggingface import check_edited
 from bpe_pipeline.tokenizer.formats.settings_files import chat_template_of
 from bpe_pipeline.tokenizer.model import Model
 
-_MODULUS = 1 << 64
 _MADE, _AS_WRITTEN, _MISSING = "as the merge list gives them", "as they were written", "missing"
 _EDITED, _NOT_OURS = "edited, with tokens that exist", "not of this run"
 
@@ -67,73 +62,39 @@ def run_verify(location: Location, options: WorkOptions, executor: Executor, lis
 
 
 def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
-    """Read every counter and compare the combined one with the sum of the others."""
+    """Read every counter: of the run, of its chunks, and of its inputs if they have weights."""
     stored, counters = run.manifest, run.chunk_counters()
+    inputs = [counter_of(run, chunks) for chunks, _ in stored.plan.weighted(stored.weights)] if stored.weights else []
     workers = runner.reserve(len(counters) + 1)
-    task_of = partial(SumTask, budget_bytes=workers.bytes)
-    whole, parts = task_of(*run.counter), [task_of(*counter) for counter in counters]
-    made_of = {whole: parts}
-    if stored.weights:
-        inputs = stored.plan.weighted(stored.weights)
-        made_of[whole] = [task_of(*counter_of(run, chunks), weight=weight) for chunks, weight in inputs]
-        combined = [chunks for chunks, _ in inputs if len(chunks) > 1]
-        made_of |= {task_of(*counter_of(run, chunks)): [parts[index] for index in chunks] for chunks in combined}
-    tasks = list(dict.fromkeys((*made_of, *parts, *made_of[whole])))
-    stage = Stage("reading", "counters", replay_worker.add_up, tasks, [1] * len(tasks), grant=workers)
-    sums = dict(zip(tasks, runner.run(stage), strict=True))
-    total = sums[whole]
-    verified["counter"] = f"{total.pre_tokens:,} pre-tokens, {total.rows:,} different; checksums and order are right"
-    for made, of in made_of.items() if parts else ():
-        for name in ("pre_tokens", "bytes", "digest"):
-            expected, actual = sum(getattr(sums[part], name) for part in of) % _MODULUS, getattr(sums[made], name)
-            if expected != actual:
-                raise RunDirectoryError(
-                    f"{made.path} is not the sum of the counters in {run.directory / 'counts'}: their {name} are "
-                    f"{expected:,}, its {actual:,}; remove it and run again, which combines them again"
-                )
-    if parts:
-        how = f"their sum, {stored.plan.described(stored.weights)}," if stored.weights else "their sum"
-        verified["chunks' counters"] = f"{len(parts):,}; checksums are right, and {how} is the counter"
+    tasks = [SumTask(*counter, workers.bytes) for counter in dict.fromkeys((run.counter, *counters, *inputs))]
+    runner.run(Stage("reading", "counters", sum_worker.text_bytes, tasks, [1] * len(tasks), grant=workers))
+    facts = require_counted(run, runner.executor).facts
+    verified["counter"] = (
+        f"{facts.pre_tokens:,} pre-tokens, {facts.different_pre_tokens:,} different; the checksums are right"
+    )
+    if counters:
+        verified["chunks' counters"] = f"{len(counters):,}; the checksums are right"
 
 
 def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
-    """Replay every merge by a plain implementation; returns the merge list."""
-    options, budget_bytes = run.manifest.options_of(), runner.reserve().bytes
+    """Read the merge lists, of superwords also the second count; returns the whole list."""
+    options = run.manifest.options_of()
     learning = merge.learning_of(run, options)
-    if options.first_stage is None:
-        return _verify_stage(runner, run, learning, verified, "merges")
-    first = _verify_stage(runner, run, learning.of_first, verified, "first stage")
-    coarse = manifest.require(run.coarse_location)
-    of_coarse: dict[str, str] = {}
-    _verify_counters(runner, coarse, of_coarse)
-    verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
-    stage = FirstStage(*learning.first, min(options.first_stage - 256, len(first)))
-    rules = MergeRules.of_superwords(options, learning.scale)
-    task = ReplayTask(*coarse.counter, *learning.merges, rules, budget_bytes, stage)
-    return _replay(runner, task, verified, "merges")
+    if options.first_stage is not None:
+        _read_merges(runner, learning.first, verified, "first stage")
+        of_coarse: dict[str, str] = {}
+        _verify_counters(runner, manifest.require(run.coarse_location), of_coarse)
+        verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
+    return _read_merges(runner, learning.merges, verified, "merges")
 
 
-def _verify_stage(runner: Runner, run: Run, learning: Learning, verified: dict[str, str], name: str) -> MergeList:
-    """Replay the merges of pre-tokens, or ask who chose them; returns their list."""
-    if learning.chooser is not None:
-        merges, verified[name] = learning.chooser.verify(runner, run, learning)
-        return merges
-    rules = MergeRules.of(run.manifest.options_of())
-    return _replay(runner, ReplayTask(*run.counter, *learning.merges, rules, runner.reserve().bytes), verified, name)
-
-
-def _replay(runner: Runner, task: ReplayTask, verified: dict[str, str], name: str) -> MergeList:
-    """Replay one list; returns it."""
-    executor, started = runner.executor, time.monotonic()
-    stored = executor.one(replay_worker.load, task)
-    with runner.reporting("replaying", len(stored), "merges") as advance:
-        merges, readings = executor.one(replay_worker.replay, task, advance)
-    took_s = time.monotonic() - started
-    end = "and then no pair is left" if merges.exhausted else "as many as were asked for"
-    verified[name] = (
-        f"{len(merges):,}, each the right one with the right count, {end} (replayed in {took_s:.1f} s"
-        f", reading the counter {readings} times)"
-    )
+def _read_merges(runner: Runner, stored: tuple[Location, str], verified: dict[str, str], name: str) -> MergeList:
+    merges = runner.executor.one(merge_worker.read, stored)
+    if merges is None:
+        raise RunDirectoryError(
+            f"{stored[0]} is missing, or was not learned from these counts with these options; run merge again"
+        )
+    verified[name] = f"{len(merges):,}; the checksum is right"
     return merges
 
 

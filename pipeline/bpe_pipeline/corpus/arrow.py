@@ -11,9 +11,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from bpe_pipeline.base.units import format_bytes
-from bpe_pipeline.corpus.columns import field, intact, records_of, require_text, texts_of
+from bpe_pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from bpe_pipeline.corpus.documents import Records
-from bpe_pipeline.corpus.fields import fields_of
 from bpe_pipeline.corpus.files import ARROW_FILE, CorpusFile, FileSpan, opened
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.storage import OpenFile, is_uri
@@ -52,8 +51,7 @@ def batch_cuts(file: CorpusFile, text_field: str, chunk_bytes: int) -> list[int]
     with opened(file.path) as stream, intact(file.path, _READ):
         messages = _messages(file, stream)
         schema = _schema(next(messages))
-        for name in fields_of(text_field, "arrow"):
-            require_text(file.path, schema, name)
+        require_text(file.path, schema, text_field)
         if is_uri(file.path) or file.size <= chunk_bytes:
             return []
         starts = list[int]()
@@ -75,23 +73,21 @@ def read_batches(
 ) -> Iterator[Records]:
     """Read the rows of the record batches that start in a span; `progress` is called with bytes."""
     file, start, _ = span
-    names = fields_of(text_field, "arrow")
     with intact(file.path, _READ):
         schema = _schema(next(_messages(file, stream)))
-        indexes = sorted({require_text(file.path, schema, name) for name in names})
+        index = require_text(file.path, schema, text_field)
         before = _messages(file, stream) if start else ()
         at = sum(message.rows for message in before if message.start < start)
         source = pa.PythonFile(_PreTokens(_content(span, stream, progress, budget)), mode="r")
-        with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=indexes)) as reader:
+        with pa.ipc.open_stream(source, options=pa.ipc.IpcReadOptions(included_fields=[index])) as reader:
             for batch in reader:
                 batch.validate()
-                records = batch.to_struct_array()
-                for name in names:
-                    _require_sound(field(records, name))
-                for texts in texts_of(records, names):
+                column = field(batch.to_struct_array(), text_field)
+                _require_sound(column)
+                for texts in plain(column):
                     yield records_of(texts, at.__add__)
                     at += len(texts)
-                del batch, records
+                del batch, column
 
 
 def _content(span: FileSpan, stream: OpenFile, progress: Callable[[int], None], budget: ReadBudget) -> Iterator[bytes]:

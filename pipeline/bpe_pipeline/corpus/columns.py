@@ -3,10 +3,8 @@
 Imported only where there is a column, since it imports Arrow.
 """
 
-import functools
 import struct
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +13,6 @@ import pyarrow.compute as pc
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.documents import Records, SkippedRecords
-from bpe_pipeline.corpus.fields import Fields
 from bpe_pipeline.corpus.files import damaged
 from bpe_pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
@@ -65,45 +62,6 @@ def field(records: Any, text_field: str) -> Any:
             return pa.nulls(len(records), pa.binary())
         column = pc.struct_field(column, name)
     return column
-
-
-def texts_of(records: Any, names: Fields) -> Iterator[pa.Array]:
-    """Yield the texts of structs as `plain` does: of a field, or of several that are joined."""
-    if len(names) == 1:
-        yield from plain(field(records, names[0]))
-    else:
-        found = [field(records, name) for name in names]
-        texts = [one if is_text(one.type) else pa.nulls(len(one), pa.binary()) for one in found]
-        whole = [[part.cast(pa.large_binary()) for part in plain(one, sys.maxsize)] for one in texts]
-        yield joined(list(map(pa.concat_arrays, whole)), names.between)
-
-
-def joined(texts: Sequence[pa.Array], text_between: str) -> pa.Array:
-    """Join columns of texts row by row, without those that are null or empty; null where all are null."""
-    none, between = pa.scalar(b"", pa.large_binary()), pa.scalar(text_between.encode(), pa.large_binary())
-    known = functools.reduce(pc.or_, map(pc.is_valid, texts))
-    whole, *others = (pc.fill_null(one, none) for one in texts)
-    for one in others:
-        both = pc.and_(_is_filled(whole), _is_filled(one))
-        whole = pc.binary_join_element_wise(whole, pc.if_else(both, between, none), one, none)
-    return pc.if_else(known, whole, pa.scalar(None, pa.large_binary()))
-
-
-def _is_filled(texts: pa.Array) -> pa.Array:
-    return pc.greater(pc.binary_length(texts), 0)
-
-
-def column_of(offsets: Any, data: Any) -> pa.Array:
-    """Return texts that the core has read as a column. offsets: int64."""
-    rows = len(memoryview(offsets).cast("B")) // 8 - 1
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, buffers)
-
-
-def empty_rows(texts: pa.Array) -> list[int]:
-    """Return the rows of empty texts."""
-    rows: list[int] = pc.indices_nonzero(pc.equal(pc.binary_length(texts), 0)).to_pylist()
-    return rows
 
 
 def plain(column: pa.Array, most_bytes: int = MOST_BYTES) -> Iterator[pa.Array]:

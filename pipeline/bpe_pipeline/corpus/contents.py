@@ -8,28 +8,12 @@ import json
 import re
 
 from bpe_pipeline.base.errors import InvalidTextError
-from bpe_pipeline.corpus.fields import fields_of
+from bpe_pipeline.corpus.marks import CONVERT, EXTRACT, Rule, mark_of
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 HEAD_BYTES = 4096  # show what a file is; of records the first mebibyte
 RECORDS_BYTES = 1 << 20
-_EXTRACT = "extract it, and name the directory of its files"
-_DECOMPRESS = "decompress it, then name the result"
-_CONVERT = "convert it to JSON Lines or Parquet"
-_MAGIC = {
-    b"PK\x03\x04": ("a ZIP archive", _EXTRACT),
-    b"PK\x05\x06": ("a ZIP archive", _EXTRACT),
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", _EXTRACT),
-    b"Rar!\x1a\x07": ("a RAR archive", _EXTRACT),
-    b"\x04\x22\x4d\x18": ("compressed with lz4", _DECOMPRESS),
-    b"\x1f\x9d": ("compressed with compress", _DECOMPRESS),
-    b"\xff\x06\x00\x00sNaPpY": ("compressed with Snappy", _DECOMPRESS),
-    b"Obj\x01": ("an Avro file", _CONVERT),
-    b"SQLite format 3\0": ("an SQLite database", _CONVERT),
-    b"\x89HDF\r\n\x1a\n": ("an HDF5 file", _CONVERT),
-    b"FEA1\0\0\0\0": ("a Feather file of version 1", _CONVERT),
-}
-_MAGICS = tuple(_MAGIC)
+_AS_TEXT = "--input-format text takes it as the text that it is"
 _UNICODE_MARKS = {  # UTF-32 first: its mark begins with one of UTF-16
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -52,22 +36,28 @@ _NEXT_OBJECT = re.compile(rb"\}[ \t\r]*\n\s*\{")  # if most lines are objects, t
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{.*\}[ \t\r]*$", re.MULTILINE)
 
 
-def refuse_other(path: str, head: bytes, within: str = "none") -> None:
-    """Raise `InvalidTextError` for content that is certainly not UTF-8 text, with what it is and how to read it.
+def refuse_other(path: str, head: bytes, within: str = "none", *, is_named: bool = False) -> None:
+    """Raise `InvalidTextError` for content that is certainly not plain text in UTF-8: what it is, how to read it.
 
-    head: its first bytes, `HEAD_BYTES` if it has them. within: the compression that they are read from.
+    head: its first bytes, `HEAD_BYTES` if it has them. within: the compression that they are read from. is_named:
+    whether the user named the format, so that a container that is itself text is taken as it is.
     """
+    compressed = "" if within == "none" else f", compressed with {within}"
     known = None
-    if head.startswith(_MAGICS):
-        known = next(found for magic, found in _MAGIC.items() if head.startswith(magic))
-    if known is None and _is_tar(head):
-        known = "a tar archive", f"extract it (tar -xf), {_EXTRACT.partition(', ')[2]}"
-    if known is None and (encoding := _encoding_of(head)):
+    if mark := mark_of(head, Rule.REFUSED):
+        known = mark.format, mark.remedy
+    elif _is_tar(head):
+        known = "a tar archive", f"extract it (tar -xf), {EXTRACT.partition(', ')[2]}"
+    elif encoding := _encoding_of(head):
         known = f"text in {encoding}", f"convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
     if known is not None:
         what, remedy = known
-        compressed = "" if within == "none" else f", compressed with {within}"
         raise InvalidTextError(f"{path} is {what}{compressed}, not text in UTF-8: {remedy}, or leave it out")
+    if not is_named and (mark := mark_of(head.removeprefix(BYTE_ORDER_MARK), Rule.REFUSED_UNLESS_NAMED)):
+        raise InvalidTextError(
+            f"{path} is {mark.format}{compressed}, which would be read as text: {mark.remedy}, or leave it out; "
+            f"{_AS_TEXT}"
+        )
 
 
 def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> None:
@@ -75,7 +65,6 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
 
     head: the first bytes. whole: whether that is all of it.
     """
-    as_text = "--input-format text takes it as the text that it is"
     head = head.removeprefix(BYTE_ORDER_MARK)
     lines = head.split(b"\n") if text_field and _has_objects(head) else []
     filled = [line for line in (lines if whole else lines[:-1]) if line.strip()]
@@ -83,25 +72,21 @@ def refuse_records(path: str, head: bytes, text_field: str, *, whole: bool) -> N
     if objects > 1 and objects >= _CERTAIN * len(filled):
         raise InvalidTextError(
             f"{path} is JSON Lines by its content, and not by its name: name it .jsonl, or give --input-format jsonl, "
-            f"with --text-field for the field of its text; {as_text}"
+            f"with --text-field for the field of its text; {_AS_TEXT}"
         )
-    if (
-        text_field
-        and _ARRAY.match(head)
-        and any(f'"{name.partition(".")[0]}"'.encode() in head for name in fields_of(text_field, "jsonl"))
-    ):
+    if text_field and _ARRAY.match(head) and f'"{text_field.partition(".")[0]}"'.encode() in head:
         raise InvalidTextError(
             f"{path} is a JSON array of records, which would be read as text: convert it to JSON Lines "
-            f"(jq -c .[] FILE); {as_text}"
+            f"(jq -c .[] FILE); {_AS_TEXT}"
         )
     if not text_field or not is_table(path):
         return
     first = head.partition(b"\n")[0]
     columns = [cell.strip(b' "\r') for cell in _DELIMITER.split(first)]
-    if any(name.encode() in columns for name in fields_of(text_field)) or text_field != _USUAL_FIELD:
+    if text_field.encode() in columns or text_field != _USUAL_FIELD:
         raise InvalidTextError(
             f"{path} is a table, and its commas, quotes and all of its columns would be read as "
-            f"text, not the column {text_field!r} alone: {_CONVERT}; {as_text}"
+            f"text, not the column {text_field!r} alone: {CONVERT}; {_AS_TEXT}"
         )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus.files import CorpusFile, damaged
-from bpe_pipeline.corpus.frames import FROM_START, XZ_HEADER_BYTES, Frame, zstd_frames
+from bpe_pipeline.corpus.frames import FROM_START, Frame, zstd_frames
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.storage import OpenFile
 
@@ -43,7 +43,7 @@ def decompress(file: CorpusFile, stream: OpenFile, budget: ReadBudget, frame: Fr
 
     stream.seek(frame.start)
     if file.compression == "xz":
-        blocks = _by_lzma(frame, stream, note)
+        blocks = _by_lzma(stream, note)
     elif file.compression == "bzip2":
         blocks = _by_bz2(stream)
     elif file.compression == "gzip":
@@ -147,9 +147,7 @@ def _by_zlib(stream: OpenFile) -> Iterator[bytes]:
         data = _behind_padding(read, decoder.unused_data)
 
 
-def _by_lzma(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
-    if frame.start > frame.header:
-        yield from _part_of_xz(frame, stream, note)
+def _by_lzma(stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
     read = partial(stream.read, _BLOCK_BYTES)
     data = _behind_padding(read, b"")
     while data:
@@ -183,25 +181,6 @@ def _behind_padding(read: Callable[[], bytes], data: bytes) -> bytes:
     while not data and (more := read()):
         data = more.lstrip(b"\0")
     return data
-
-
-def _part_of_xz(frame: Frame, stream: OpenFile, note: Callable[[int], None]) -> Iterator[bytes]:
-    """Decode the blocks of a stream from one of them on, without its index, which lists all of them."""
-    left = frame.blocks_end - frame.start
-
-    def read() -> bytes:
-        nonlocal left
-        data = stream.read(min(left, _BLOCK_BYTES))
-        left -= len(data)
-        return data
-
-    decoder, data = _decoder(read, stream.read_at(frame.header, XZ_HEADER_BYTES), note)
-    try:
-        yield from _one_stream(decoder, data, read)
-    except EOFError:
-        if left:
-            raise
-    stream.seek(frame.stream_end)
 
 
 def _decoder(

@@ -67,13 +67,12 @@ class DocumentJudge:
     """The options that decide of a document whether, and how much of it, is counted.
 
     errors: the policy for invalid UTF-8. sample: the share of documents that are taken, chosen by a hash of their bytes
-    and `seed`; None: all; complement: take the others. max_document_chars: take the first characters of a document.
+    and `seed`; None: all. max_document_chars: take the first characters of a document.
     """
 
     errors: str = "replace"
     sample: float | None = None
     seed: int = 0
-    complement: bool = False
     max_document_chars: int | None = None
 
     @classmethod

@@ -12,14 +12,14 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.files import opened
 from bpe_pipeline.storage import Location
 
-STANDARD_INPUT = "-"
+_STANDARD_INPUT = "-"
 _BLOCK_BYTES = 1 << 24
 
 
 def read_list(where: Location) -> list[str]:
     """Return the names in a list; raise `InputError` if it cannot be read or has none."""
-    shown = "standard input" if str(where) == STANDARD_INPUT else str(where)
-    data = _read_standard_input() if str(where) == STANDARD_INPUT else _read(where)
+    shown = "standard input" if str(where) == _STANDARD_INPUT else str(where)
+    data = _read_standard_input() if str(where) == _STANDARD_INPUT else _read(where)
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"PAR1", b"\x1f\x8b")):
         raise InputError(
             f"{shown} is no list of paths: --files-from takes one path a line, or paths that NUL bytes end"
@@ -28,8 +28,6 @@ def read_list(where: Location) -> list[str]:
     names = [os.fsdecode(line) for line in lines if line.strip()]
     if not names:
         raise InputError(f"{shown} names no files: --files-from takes one path a line")
-    if STANDARD_INPUT in names:
-        raise InputError(f"{shown} has a line `-`: name standard input as an INPUT, or write ./- for a file")
     return names
 
 

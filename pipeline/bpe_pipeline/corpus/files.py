@@ -49,22 +49,24 @@ _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 
 @dataclass(frozen=True)
 class FileType:
-    """A format and a compression: of a file, or from the options, where `auto` leaves them to each file.
+    """What the options say of all files: their format, or `auto` where each file shows its own.
 
-    text_field: the field of a record that is its text; empty: an extension reads whole records.
+    text_field: the field of a record that is its text; empty: an extension reads whole records. keeps_mark: as that of
+    `CorpusFile`.
     """
 
     format: str = AUTO
-    compression: str = AUTO
     text_field: str = "text"
+    keeps_mark: bool = False
 
 
 @dataclass(frozen=True)
 class CorpusFile:
     """One file to read: its absolute path, links kept, or URI; a digest of its size and of samples.
 
-    ctime_ns: when the file or its attributes changed; 0: not known. identity: what it is called where work depends on
-    it, if not by its path. by_name: whether its format was named, so that nothing is concluded from its content.
+    ctime_ns: when the file or its attributes changed; 0: not known. by_name: whether its format was named, so that
+    nothing is concluded from its content. keeps_mark: whether a byte order mark at the start of its lines is text, as
+    for tokenizers' trainers.
     """
 
     path: str
@@ -74,8 +76,8 @@ class CorpusFile:
     format: str = "text"
     compression: str = "none"
     ctime_ns: int = 0
-    identity: str = ""
     by_name: bool = False
+    keeps_mark: bool = False
 
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
@@ -114,41 +116,40 @@ def file_size(file: OpenFile) -> int:
     return size
 
 
-def recognise(path: str, name: str, head: bytes, tail: bytes, requested: FileType) -> FileType:
-    """Return what a file is by its name, without a URI's query, and its first and last bytes.
+def recognise(path: str, name: str, head: bytes, tail: bytes, requested_format: str = AUTO) -> tuple[str, str]:
+    """Return the format and compression of a file by its name, without a URI's query, and its first and last bytes.
 
     Raises `InputError` if they contradict each other, or the content is certainly neither text nor records.
     """
 
-    def contradiction(named: str, pronoun: str, option: str) -> InputError:
-        return InputError(
-            f"{path} is named as {named} but does not begin as {pronoun}: it is damaged, or rename it, or say what it "
-            f"is with {option}"
-        )
+    def contradiction(named: str, pronoun: str) -> InputError:
+        return InputError(f"{path} is named as {named} but does not begin as {pronoun}: restore it, or rename it")
 
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
-    compression = compression_marked(head) if requested.compression == AUTO else requested.compression
-    if requested.compression == AUTO and compression == "none" and by_name and head:
-        raise contradiction(_COMPRESSION_SUFFIXES[by_name], "such", "--compression")
-    format_ = requested.format
+    compression = compression_marked(head)
+    is_named = requested_format != AUTO
+    if compression == "none" and by_name and head:
+        refuse_other(path, head, is_named=is_named)
+        raise contradiction(_COMPRESSION_SUFFIXES[by_name], "such")
+    format_ = requested_format
     if format_ == AUTO:
         format_ = _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
         if compression == "none":
             marked = format_marked(head, tail)
             if marked == "text" and format_ in BATCH_FORMATS and head and not head.startswith(_PARQUET):
                 refuse_other(path, head)
-                raise contradiction(_NAMES[format_], "one", "--input-format")
+                raise contradiction(_NAMES[format_], "one")
             format_ = format_ if marked == "text" else marked
     if format_ in BATCH_FORMATS and compression != "none":
         raise compressed_columns(path, format_, compression)
-    if format_ not in BATCH_FORMATS and compression == "none" and requested.compression == AUTO:
-        refuse_other(path, head)
+    if format_ not in BATCH_FORMATS and compression == "none":
+        refuse_other(path, head, is_named=is_named)
         if (marked := format_marked(head, tail)) != "text":
             raise InputError(
                 f"{path} is {_NAMES[marked]}, not {format_}: give --input-format {marked}, or leave it out"
             )
-    return FileType(format_, compression)
+    return format_, compression
 
 
 def format_marked(head: bytes, tail: bytes) -> str:
@@ -182,7 +183,7 @@ def refuse_compressed(file: CorpusFile, head: bytes) -> None:
             f"{file.path} holds {inner} in {file.compression}: decompress it once, then name the result, or leave it "
             "out"
         )
-    refuse_other(file.path, head, file.compression)
+    refuse_other(file.path, head, file.compression, is_named=file.by_name)
 
 
 def compression_marked(head: bytes) -> str:

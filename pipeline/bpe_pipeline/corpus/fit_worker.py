@@ -5,7 +5,7 @@ Runs in a worker where reading or cutting takes memory.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from bpe_pipeline.base.errors import PipelineError
@@ -46,7 +46,6 @@ def misfit(pattern: CompiledPattern, texts: Sequence[str]) -> list[str]:
     A smaller sample than LEAST_SAMPLE_BYTES shows nothing, nor does one that `regex` cannot cut in seconds. A stretch
     is noticed if it has two characters or more.
     """
-    pattern = replace(pattern, timeout_s=_TIMEOUT_S)
     whole = long = longest = unmatched = 0
     try:
         # It cuts an unmatched stretch into characters, and everything else as the pattern does.
@@ -76,5 +75,5 @@ def _ends(pattern: CompiledPattern, text: str) -> list[int]:
         return pattern.automaton.cut(text.encode())
     if isinstance(pattern, PatternSequence):
         return pattern.ends(text.encode())
-    pre_tokens = cut_with_regex(pattern.expression, text, pattern.timeout_s, _MEMORY_BYTES)
+    pre_tokens = cut_with_regex(pattern.expression, text, _TIMEOUT_S, _MEMORY_BYTES)
     return list(accumulate(len(pre_token.encode()) for pre_token in pre_tokens))

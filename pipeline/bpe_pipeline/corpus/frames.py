@@ -1,10 +1,9 @@
 """Where the parts of a compressed file start that can be decompressed by themselves, from headers alone.
 
-zstd frames that name their size, the blocks of bgzip (BGZF) and the blocks of xz. A file with anything unexpected in it
+zstd frames that name their size, and the blocks of bgzip (BGZF). A file with anything unexpected in it
 has no parts: it is read from its start, and decompressing judges it.
 """
 
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -20,19 +19,15 @@ _ZSTD_MAGIC, _SKIPPABLE, _SKIPPABLE_MASK = 0xFD2FB528, 0x184D2A50, 0xFFFFFFF0
 _DICTIONARY_ID_BYTES, _CONTENT_SIZE_BYTES = (0, 1, 2, 4), (0, 2, 4, 8)
 _RUN = 1  # a block that is one byte, repeated
 _BGZIP_MARKS = b"\x1f\x8b\x08\x04", b"\x06\x00BC\x02\x00"  # at the start of a block, and at byte 10
-XZ_HEADER_BYTES = 12  # of a stream; its footer has as many
 ReadAt = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A part: where it starts in the file and in the text; of xz also where its stream's header, blocks and end are."""
+    """A part: where it starts in the file and in the text."""
 
     start: int
     text: int
-    header: int = 0
-    blocks_end: int = 0
-    stream_end: int = 0
 
 
 FROM_START = Frame(0, 0)
@@ -40,7 +35,7 @@ FROM_START = Frame(0, 0)
 
 def frames_of(file: CorpusFile) -> list[Frame]:
     """Return parts of a local compressed file, 1 MiB of text apart, and its end; none if anything is unexpected."""
-    walk = {"zstd": _zstd, "gzip": _bgzip, "xz": _xz}.get(file.compression)
+    walk = {"zstd": _zstd, "gzip": _bgzip}.get(file.compression)
     if walk is None or is_uri(file.path):
         return []
     frames: list[Frame] = []
@@ -139,47 +134,6 @@ def _bgzip(read_at: ReadAt, size: int) -> Iterator[Frame]:
         at += int.from_bytes(head[16:18], "little") + 1
         text += _number(read_at(at - 4, 4), 4)
     yield Frame(at, text)
-
-
-def _xz(read_at: ReadAt, size: int) -> Iterator[Frame]:
-    """List the blocks of every stream; the index at its end has their sizes."""
-    streams = []
-    end = size
-    while end:
-        while end >= 4 and read_at(end - 4, 4) == bytes(4):  # padding
-            end -= 4
-        _expect(end >= 2 * XZ_HEADER_BYTES)
-        footer = read_at(end - XZ_HEADER_BYTES, XZ_HEADER_BYTES)
-        index_bytes = 4 * (int.from_bytes(footer[4:8], "little") + 1)
-        blocks_end = end - XZ_HEADER_BYTES - index_bytes
-        _expect(footer[10:] == b"YZ" and blocks_end >= XZ_HEADER_BYTES)
-        index = read_at(blocks_end, index_bytes)
-        _expect(index[:1] == b"\0" and zlib.crc32(index[:-4]) == int.from_bytes(index[-4:], "little"))
-        numbers = _varints(index[1:-4])
-        blocks = [(next(numbers), next(numbers)) for _ in range(next(numbers))]
-        header = blocks_end - sum(-(-packed // 4) * 4 for packed, _ in blocks) - XZ_HEADER_BYTES
-        _expect(header >= 0)
-        streams.append((header, blocks_end, end, blocks))
-        end = header
-    text = 0
-    for header, blocks_end, stream_end, blocks in reversed(streams):
-        at = header + XZ_HEADER_BYTES
-        for packed, unpacked in blocks:
-            yield Frame(at, text, header, blocks_end, stream_end)
-            at += -(-packed // 4) * 4
-            text += unpacked
-    yield Frame(size, text)
-
-
-def _varints(data: bytes) -> Iterator[int]:
-    value = shift = 0
-    for byte in data:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield value
-            value = shift = 0
-    _expect(False)
 
 
 def _number(data: bytes, size: int) -> int:

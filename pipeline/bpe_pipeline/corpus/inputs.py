@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
+from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.files import reading
 from bpe_pipeline.storage import Location, Remote, is_uri, named
@@ -43,7 +44,7 @@ def expand(name: str) -> list[str]:
         if _BRACES.search(name) and not where.exists():
             return [path for alternative in alternatives(name) for path in expand(alternative)]
         if isinstance(where, Remote):
-            files, why_none = _in_store(where)
+            files, why_none = _in_store(where, is_prefix=name.partition("?")[0].endswith("/"))
         else:
             files, why_none = _on_disk(str(where) if is_uri(name) else name)
     if not files:
@@ -139,10 +140,10 @@ def _on_disk(name: str) -> tuple[Sequence[Location], str]:
     )
 
 
-def _in_store(where: Remote) -> tuple[Sequence[Location], str]:
-    """Return the objects that a URI means, and what to say if there are none."""
+def _in_store(where: Remote, *, is_prefix: bool) -> tuple[Sequence[Location], str]:
+    """Return the objects that a URI means, and what to say if there are none. is_prefix: it ends with a slash."""
     root = replace(where, key="")
-    if where.key and where.is_file():
+    if where.key and not is_prefix and where.is_file() and not where.marks_prefix():
         return [where], ""
     if _is_magic(where, where.key):
         return list(_matching(root, where.key)), f"no object matches {where}: check the glob and the bucket"
@@ -169,12 +170,12 @@ def _absolute(name: str) -> str:
 
 
 def _refuse_undecodable(path: str) -> None:
-    """Raise `InputError` for a name that is not UTF-8: neither `run.json` nor a message could hold it."""
+    """Raise `InputError` for a name that is not Unicode: neither `run.json` nor a message could hold it."""
     try:
         path.encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode(errors="backslashreplace")
-        raise InputError(f"the name of {shown} is not valid UTF-8: rename it") from None
+        raise InputError(f"the name of {shown} {system.undecodable(path)}") from None
 
 
 def is_dangling(path: str | Path) -> bool:
@@ -204,7 +205,9 @@ def _below(where: Location, refuse: str = "") -> list[Location]:
         raise InputError(f"{refuse} is a run directory or one of shards: name the corpus, not what was made of it")
     if isinstance(where, Path):
         return list(_walk(where, set()))
-    children = [child for child in where.children(recursive=True) if not re.search(r"(^|/)\.", child.name)]
+    listed = where.children(recursive=True)
+    _refuse_empty_parts(where, [child.name for child in listed if child.is_file])
+    children = [child for child in listed if not re.search(r"(^|/)\.", child.name)]
     outputs = tuple(
         child.name.removesuffix(name)
         for child in children
@@ -212,6 +215,16 @@ def _below(where: Location, refuse: str = "") -> list[Location]:
         if child.is_file and f"/{child.name}".endswith(f"/{name}")
     )
     return [where / child.name for child in children if child.is_file and not child.name.startswith(outputs)]
+
+
+def _refuse_empty_parts(where: Remote, names: Iterable[str]) -> None:
+    """Raise `InputError` for keys with `//`, which pyarrow lists but does not open."""
+    for name in names:
+        if "" in name.split("/"):
+            raise InputError(
+                f"{where} has objects whose keys have an empty part ({where.key}/{name}), which cannot be read: copy "
+                "them to keys without //, or name the other objects by a glob"
+            )
 
 
 def _walk(directory: Path, seen: set[str], left_out: Iterable[str] = ()) -> Iterator[Path]:
@@ -291,7 +304,9 @@ def _children(where: Location, part: str) -> list[tuple[str, bool]]:
         return (part.startswith(".") or not name.startswith(".")) and fnmatch.fnmatchcase(name, part)
 
     if isinstance(where, Remote):
-        return [child for child in where.children() if matches(child.name)]
+        matching = [child for child in where.children() if matches(child.name)]
+        _refuse_empty_parts(where, [child.name for child in matching])
+        return [*matching]
     try:
         paths = [where / name for name in os.listdir(where) if matches(name)]  # noqa: PTH208 - names, not paths
     except OSError:

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.corpus.documents import Records, joined
-from bpe_pipeline.corpus.fields import Fields, fields_of
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -26,21 +25,19 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
 
     items: strings or bytes, mappings that have one in `text_field`, lists of these; pyarrow Arrays, RecordBatches or
     Tables, or data frames, whose column `text_field` is read; or one such object; or a `datasets.Dataset`. A field has
-    just that name, or the dots of `text_field` lead to it. None is a record without its field. Of several fields, those
-    that are missing, empty or no text are left out.
+    just that name, or the dots of `text_field` lead to it. None is a record without its field.
 
     Raises `UsageError` for what is not an iterable of documents, `InputError` naming the item that is none of these or
     the columns that one object or a data set has.
     """
-    names = fields_of(text_field)
     number = 1  # of the next item
     texts: list[bytes] = []
     skipped: dict[str, list[int]] = {}
     size = 0
-    for item in _unbatched(_documents(items, names), names):
+    for item in _unbatched(_documents(items, text_field), text_field):
         is_arrow = _is_arrow(item)
         if not is_arrow:
-            text, kind = _text_of(item, names, number)
+            text, kind = _text_of(item, text_field, number)
             if kind:
                 skipped.setdefault(kind, []).append(len(texts))
             texts.append(text)  # also an empty one: later documents keep their numbers
@@ -52,14 +49,14 @@ def blocks(items: Iterable[Any], text_field: str) -> Iterator[Records]:
             yield records
             del records
         if is_arrow:
-            for records in _arrow_records(item, names, number):
+            for records in _arrow_records(item, text_field, number):
                 yield records
                 number += records.rows
     if texts:
         yield joined(texts, skipped, (number - len(texts)).__add__)
 
 
-def _documents(items: Any, names: Fields) -> Iterable[Any]:
+def _documents(items: Any, text_field: str) -> Iterable[Any]:
     """Return what to iterate over; refuse what would yield something else than its documents."""
     if is_table(items):
         return [items]
@@ -77,10 +74,10 @@ def _documents(items: Any, names: Fields) -> Iterable[Any]:
         raise UsageError(f"the documents {misuse}")
     if is_data_set:
         known = items.column_names  # None: they are not known before the first row
-        columns = items if known is None else items.select_columns(_column_names("the data set", names, known))
+        columns = items if known is None else items.select_columns([_column_name("the data set", text_field, known)])
         return cast("Iterable[Any]", columns.with_format("arrow").iter(batch_size=_BATCH_ROWS))
     if _of_arrow(items) and hasattr(items, "schema"):
-        _column_names("the table", names, items.schema.names)
+        _column_name("the table", text_field, items.schema.names)
     return [items] if _is_arrow(items) else cast("Iterable[Any]", items)
 
 
@@ -90,24 +87,24 @@ def is_table(items: object) -> bool:
     return interchanged and hasattr(items, "columns") and not _of_arrow(items)
 
 
-def _unbatched(items: Iterable[Any], names: Fields) -> Iterator[Any]:
+def _unbatched(items: Iterable[Any], text_field: str) -> Iterator[Any]:
     """Yield the members of lists in their place, of a data frame the column of texts, and every other item."""
     for item in items:
         if isinstance(item, list | tuple):
             yield from item
         else:
-            yield _columns_of(item, names) if is_table(item) else item
+            yield _column_of(item, text_field) if is_table(item) else item
 
 
-def _columns_of(table: Any, names: Fields) -> Any:
-    """Return the columns of texts of a data frame, in Arrow's memory."""
+def _column_of(table: Any, text_field: str) -> Any:
+    """Return the column of texts of a data frame, in Arrow's memory."""
     import pyarrow as pa
 
     try:
-        return pa.table(table[_column_names("the table", names, table.columns)])
+        return pa.table(table[[_column_name("the table", text_field, table.columns)]])
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
-            f"the column {', '.join(names)!r} of the table is not all text: {str(error).splitlines()[0]}"
+            f"the column {text_field!r} of the table is not all text: {str(error).splitlines()[0]}"
         ) from None
 
 
@@ -123,33 +120,26 @@ def _is_scalar(item: object) -> bool:
     return _of_arrow(item) and hasattr(item, "as_py")
 
 
-def _column_names(owner: str, names: Fields, known: Iterable[str]) -> list[str]:
-    """Return the columns that have the fields; raise `InputError` if one of them is missing."""
-    columns = {name: name if name in known else name.split(".")[0] for name in names}
-    for name, column in columns.items():
-        if column not in known:
-            raise InputError(
-                f"{owner} has no column {name!r}, only {', '.join(map(str, known)) or 'none'}; name it with text_field"
-            )
-    return list(dict.fromkeys(columns.values()))
+def _column_name(owner: str, text_field: str, known: Iterable[str]) -> str:
+    """Return the column that has the field; raise `InputError` if there is none."""
+    column = text_field if text_field in known else text_field.split(".")[0]
+    if column not in known:
+        names = ", ".join(map(str, known)) or "none"
+        raise InputError(f"{owner} has no column {text_field!r}, only {names}; name it with text_field")
+    return column
 
 
-def _text_of(item: Any, names: Fields, number: int) -> tuple[bytes, str]:
+def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
     """Return the text of an item, or no text and the kind of skipped record that it is."""
     if not isinstance(item, _TEXTS):
         if _is_scalar(item) or not (item is None or isinstance(item, Mapping)):
-            fields = ", ".join(map(repr, names))
-            remedy = f"; give str, bytes, records with a text in {fields}, lists of these, or pyarrow columns"
+            remedy = f"; give str, bytes, records with a text in {text_field!r}, lists of these, or pyarrow columns"
             if _is_scalar(item):
                 remedy = ", one value of a pyarrow column; give the whole column, or the value's as_py()"
             raise InputError(f"item {number} is of type {type(item).__name__}{remedy}")
-        values = [_value_of(item, name) for name in names]
-        texts = [value for value in values if isinstance(value, _TEXTS)]
-        if not texts:
-            return b"", "records_without_field" if all(value is None for value in values) else "records_not_text"
-        if len(texts) > 1:
-            return names.between.encode().join(filter(None, map(_encoded, texts))), ""
-        item = texts[0]
+        item = _value_of(item, text_field)
+        if not isinstance(item, _TEXTS):
+            return b"", "records_without_field" if item is None else "records_not_text"
     return _encoded(item), ""
 
 
@@ -170,7 +160,7 @@ def _encoded(text: Any) -> bytes:
         return _SURROGATE.sub(_INVALID_BYTE, text).encode(errors="surrogateescape")
 
 
-def _arrow_records(item: Any, names: Fields, number: int) -> Iterator[Records]:
+def _arrow_records(item: Any, text_field: str, number: int) -> Iterator[Records]:
     """Yield the rows of an Arrow object, the first of which is item `number`."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -184,13 +174,8 @@ def _arrow_records(item: Any, names: Fields, number: int) -> Iterator[Records]:
         for chunk in item.chunks if isinstance(item, pa.ChunkedArray) else [item]:
             for start in range(0, len(chunk), _BLOCK_ROWS):
                 column = chunk.slice(start, _BLOCK_ROWS)
-                if is_record and len(names) > 1:
-                    for texts in columns.texts_of(column, names):
-                        yield columns.records_of(texts, number.__add__)
-                        number += len(texts)
-                    continue
                 if is_record:
-                    column = columns.field(column, names[0])
+                    column = columns.field(column, text_field)
                 skipped = []
                 if not columns.is_text(column.type) and not pa.types.is_null(column.type):
                     if not is_record:

@@ -8,9 +8,9 @@ bytes of the file: invalid UTF-8 is left to the errors policy, for which an esca
 hold) becomes one invalid byte.
 """
 
+import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate
 
@@ -19,16 +19,18 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK
 from bpe_pipeline.corpus.documents import Records, SkippedRecords
-from bpe_pipeline.corpus.fields import Fields, fields_of
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
-from bpe_pipeline.corpus.skipped_or_altered import MOST_EXAMPLES, MOST_LINE_BYTES
+from bpe_pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 
 LINE = "line"  # in the budget
 TOO_LONG = "records_too_long"
 _LINE_COPIES = 5.5  # as read and joined, its text, and what else reading may hold
 _BLANK = b" \t\r"
-_KINDS = ("records_not_json", "records_without_field", "records_not_text")
+_WITHOUT_FIELD = "records_without_field"
+_KINDS = ("records_not_json", _WITHOUT_FIELD, "records_not_text")
+_FIRST_RECORDS = 1000  # of a file: if all of them lack the field, its name is wrong
+_LOOKED_AT, _MOST_FIELDS = 100, 20  # lines whose names are shown
 
 
 def as_documents(lines: bytes, at: int) -> Records:
@@ -51,7 +53,7 @@ def read_lines(
     """Parse the lines in blocks that start at offset `at` of the text. parse: makes records of whole lines."""
     too_long = partial(Records, bytes(8), b"", 8, int)
     for start, lines in lines_that_fit(file, blocks, at, budget):
-        if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK):
+        if start == 0 and lines is not None and lines.startswith(BYTE_ORDER_MARK) and not file.keeps_mark:
             start, lines = len(BYTE_ORDER_MARK), lines[len(BYTE_ORDER_MARK) :]
         records = too_long((SkippedRecords(TOO_LONG, 1, [start]),)) if lines is None else parse(lines, start)
         del lines
@@ -124,15 +126,35 @@ def read_json_lines(
 ) -> Iterator[Records]:
     """Read the records in blocks that start at offset `at` of the text; `InputError` if they are not JSON Lines."""
     looked = at > 0  # whether the first record begins a value over several lines, or is a whole array
+    rows = _FIRST_RECORDS if at else 0  # that were read while none had the field
 
     def parse(lines: bytes, start: int) -> Records:
-        nonlocal looked
+        nonlocal looked, rows
         if not looked and lines.strip():
             _refuse_other_json(file, lines)
             looked = True
-        return parse_lines(lines, start, text_field)
+        records = parse_lines(lines, start, text_field)
+        if rows < _FIRST_RECORDS and records.rows:
+            lacking = sum(skipped.count for skipped in records.skipped if skipped.kind == _WITHOUT_FIELD)
+            rows += records.rows if lacking == records.rows else _FIRST_RECORDS
+            if rows >= _FIRST_RECORDS and lacking == records.rows:
+                _refuse_other_fields(file, lines, text_field, rows)
+        return records
 
     return read_lines(file, blocks, at, budget, parse)
+
+
+def _refuse_other_fields(file: CorpusFile, lines: bytes, text_field: str, rows: int) -> None:
+    """Raise `InputError` if the first records of a file lack the field, even an empty one, and these lines, too."""
+    names = dict[str, None]()
+    for line in filter(bytes.strip, lines.split(b"\n", _LOOKED_AT)[:_LOOKED_AT]):
+        names |= dict.fromkeys(json.loads(line.decode(errors="replace")))
+    if not any(name in names or name.partition(".")[0] in names for name in fields_of(text_field, "jsonl")):
+        shown = ", ".join(list(names)[:_MOST_FIELDS])
+        raise InputError(
+            f"{file.path}: none of its first {rows:,} records has the field {text_field!r}; they have {shown}: say "
+            "which one is the text with --text-field, or leave the file out"
+        )
 
 
 def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
@@ -148,41 +170,13 @@ def _refuse_other_json(file: CorpusFile, lines: bytes) -> None:
 
 def parse_lines(lines: bytes, at: int, text_field: str) -> Records:
     """Return the records of whole lines of JSON, the first of which starts at offset `at`."""
-    names = fields_of(text_field, "jsonl")
-    if len(names) > 1:
-        return _parse_joined(lines, at, names)
-    offsets, data, skipped = _core.json_texts(lines, names[0].split("."))
+    offsets, data, skipped = _core.json_texts(lines, text_field.split("."))
     records_skipped = [
         SkippedRecords(kind, count, [at + start for start in starts])
         for kind, (count, starts) in zip(_KINDS, skipped, strict=True)
         if count
     ]
     return Records(offsets, data, 8, _positions(lines, at), records_skipped)
-
-
-def _parse_joined(lines: bytes, at: int, names: Fields) -> Records:
-    """Return the records of whole lines of JSON, each with the texts of several fields, joined.
-
-    A field that is missing, null, empty or no text is left out; a record without any is skipped as one with one field.
-    """
-    from bpe_pipeline.corpus import columns
-
-    found = [_core.json_texts(lines, name.split(".")) for name in names]
-    texts = columns.joined([columns.column_of(offsets, data) for offsets, data, _ in found], names.between)
-    position = _positions(lines, at)
-    skipped: dict[str, list[int]] = {}
-    for row in columns.empty_rows(texts) if any(count for _, _, kinds in found for count, _ in kinds) else ():
-        start = position(row) - at
-        line = lines[start : lines.find(b"\n", start) % (len(lines) + 1)]
-        kinds = [[count for count, _ in _core.json_texts(line, name.split("."))[2]] for name in names]
-        if all(any(counts) for counts in kinds):  # none has a text, not even an empty one
-            worst = max((counts.index(1) for counts in kinds), key=(1, 0, 2).__getitem__)
-            skipped.setdefault(_KINDS[worst], []).append(row)
-    lists = [
-        SkippedRecords(kind, len(rows), [position(row) for row in rows[:MOST_EXAMPLES]])
-        for kind, rows in skipped.items()
-    ]
-    return replace(columns.records_of(texts, position), skipped=lists)
 
 
 def _positions(lines: bytes, at: int) -> Callable[[int], int]:

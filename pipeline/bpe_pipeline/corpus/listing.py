@@ -7,6 +7,7 @@ same every time. A digest of samples of a file shows later whether it is still t
 import hashlib
 import os
 import sysconfig
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -65,7 +66,8 @@ def find_files(
         raise InputError("the directories of the inputs are nested too deeply: name the inner ones") from None
     if not paths:
         raise InputError(f"the corpus is empty: all its files are excluded, by {', '.join(exclude)}; exclude fewer")
-    left_out, notes = data_files([path for _, path in paths])
+    files_of = Counter(number for number, _ in paths if names is not None)
+    left_out, notes = data_files([path for _, path in paths], [path for number, path in paths if files_of[number] > 1])
     different: dict[str, tuple[int, str]] = {}
     repeated: dict[int, None] = {}
     for number, path in paths:
@@ -148,10 +150,10 @@ def describe(path: str, requested: FileType = FileType()) -> CorpusFile:  # noqa
         offsets = sorted({last * i // (_SAMPLES - 1) for i in range(_SAMPLES)})  # even steps from first to last
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
-        kind = recognise(path, named(path).name, samples[0], samples[-1], requested)
-        if kind == FileType("text", "none") and requested.format == AUTO:
+        kind = recognise(path, named(path).name, samples[0], samples[-1], requested.format)
+        if kind == ("text", "none") and requested.format == AUTO:
             head = file.read_at(0, RECORDS_BYTES) if begins_with_object(samples[0]) else samples[0]
             refuse_records(path, head, requested.text_field, whole=len(head) == size)
         _, mtime_ns, ctime_ns = file.state()
-        by_name = requested.format != AUTO
-        return CorpusFile(path, size, mtime_ns, digest, kind.format, kind.compression, ctime_ns, by_name=by_name)
+        by_name, keeps_mark = requested.format != AUTO, requested.keeps_mark
+        return CorpusFile(path, size, mtime_ns, digest, *kind, ctime_ns, by_name=by_name, keeps_mark=keeps_mark)

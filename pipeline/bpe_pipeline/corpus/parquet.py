@@ -5,7 +5,7 @@ become very many at once. A page is held in memory whole, as Parquet's compressi
 that is large for the budget, the headers of its pages are read first. A row whose text is null has no field.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus import pages
-from bpe_pipeline.corpus.columns import intact, records_of, require_text, texts_of
+from bpe_pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from bpe_pipeline.corpus.documents import Records
-from bpe_pipeline.corpus.fields import fields_of
-from bpe_pipeline.corpus.files import CorpusFile, opened
+from bpe_pipeline.corpus.files import CorpusFile, damaged, opened
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.storage import OpenFile
 
@@ -26,6 +25,7 @@ _MOST_ENCODED_ROWS = 1 << 10  # if a dictionary is used for some of them
 _FEW_BYTES = 64  # of a row as it is encoded: fewer are mostly a number in a dictionary
 PAGE_COPIES = 4  # of a page: compressed, not, decoded
 _UNSEEN_SHARE = 4  # a row group that takes at most one byte in this many of the budget may be a single page
+_END_BYTES = 8  # the length of the footer, and the mark
 _INDEX = "read as Parquet: it is damaged in its end, where Parquet keeps its index"
 parquet_file = partial(pq.ParquetFile, buffer_size=1 << 20, pre_buffer=False, page_checksum_verification=True)
 
@@ -36,8 +36,8 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
         if not text_field:
             with intact(file.path, _INDEX):
                 return [(group.num_rows, group.total_byte_size) for group in _groups(parquet_file(stream))]
-        parquet, leaves = _open(file, stream, fields_of(text_field, "parquet"))
-        return [(group.num_rows, _text_bytes(group, leaves)) for group in _groups(parquet)]
+        parquet, leaf = _open(file, stream, text_field)
+        return [(group.num_rows, group.column(leaf).total_uncompressed_size) for group in _groups(parquet)]
 
 
 def read_row_groups(
@@ -49,28 +49,26 @@ def read_row_groups(
     budget: ReadBudget,
 ) -> Iterator[Records]:
     """Read the rows of those of these row groups that there are; `progress` is called as `row_group_bytes` counts."""
-    names = fields_of(text_field, "parquet")
-    parquet, leaves = _open(file, stream, names)
-    for group in _groups(parquet) if len(names) == 1 else ():
-        column = group.column(leaves[0])
+    parquet, leaf = _open(file, stream, text_field)
+    for group in _groups(parquet):
+        column = group.column(leaf)
         if column.has_dictionary_page and column.total_uncompressed_size < _FEW_BYTES * group.num_rows:
-            parquet = parquet_file(stream, metadata=parquet.metadata, read_dictionary=[*names])
+            parquet = parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
             break
     for number in filter(range(parquet.num_row_groups).__contains__, groups):
         facts = parquet.metadata.row_group(number)
-        columns, rows = [facts.column(leaf) for leaf in leaves], facts.num_rows
+        column, rows = facts.column(leaf), facts.num_rows
         first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(number))
         reported = 0
-        size = _text_bytes(facts, leaves)
-        is_encoded = any(column.has_dictionary_page for column in columns)
+        size = column.total_uncompressed_size
         batch_rows = min(
             max(_BATCH_BYTES * rows // max(size, 1), 1),
-            _MOST_ENCODED_ROWS if is_encoded else _MOST_BATCH_ROWS,
-            *(_require_pages(file, stream, column, number, budget) for column in columns),
+            _MOST_ENCODED_ROWS if column.has_dictionary_page else _MOST_BATCH_ROWS,
+            _require_pages(file, stream, column, number, budget),
         )
         with intact(file.path, f"read as Parquet: it is damaged in row group {number}"):
-            for batch in parquet.iter_batches(batch_rows, row_groups=[number], columns=[*names], use_threads=False):
-                for texts in texts_of(batch.to_struct_array(), names):
+            for batch in parquet.iter_batches(batch_rows, row_groups=[number], columns=[text_field], use_threads=False):
+                for texts in plain(field(batch.to_struct_array(), text_field)):
                     yield records_of(texts, at.__add__)
                     at += len(texts)
                     done = size * (at - first) // rows
@@ -78,25 +76,36 @@ def read_row_groups(
                     reported = done
 
 
-def _open(file: CorpusFile, stream: OpenFile, names: Sequence[str]) -> tuple[pq.ParquetFile, list[int]]:
-    """Open a file; return it with the numbers of its columns of texts."""
+def _open(file: CorpusFile, stream: OpenFile, text_field: str) -> tuple[pq.ParquetFile, int]:
+    """Open a file; return it with the number of its column of texts."""
     with intact(file.path, _INDEX):
         stream.seek(0)
         parquet = parquet_file(stream)
         schema = parquet.schema_arrow
     paths = [parquet.schema.column(index).path for index in range(len(parquet.schema))]
-    for name in names:
-        if paths.count(name) > 1:
-            raise InputError(
-                f"{file.path} has more than one column {name!r}, by its name or by nesting; rename one of them"
-            )
-        require_text(file.path, schema, name)
-    return parquet, list(map(paths.index, names))
+    if paths.count(text_field) > 1:
+        raise InputError(
+            f"{file.path} has more than one column {text_field!r}, by its name or by nesting; rename one of them"
+        )
+    require_text(file.path, schema, text_field)
+    _refuse_encrypted(file, stream, parquet, text_field)
+    return parquet, paths.index(text_field)
 
 
-def _text_bytes(group: Any, leaves: Sequence[int]) -> int:
-    """Return the encoded bytes of the texts in a row group."""
-    return sum(group.column(leaf).total_uncompressed_size for leaf in leaves)
+def _refuse_encrypted(file: CorpusFile, stream: OpenFile, parquet: pq.ParquetFile, name: str) -> None:
+    """Raise `InputError` for a column that is encrypted: asking for its metadata would abort the process."""
+    footer_bytes = int.from_bytes(stream.read_at(file.size - _END_BYTES, 4), "little")
+    if footer_bytes == parquet.metadata.serialized_size or not parquet.num_row_groups:
+        return  # the footer of a file with encrypted columns is signed
+    try:
+        next(parquet.iter_batches(1, row_groups=[0], columns=[name], use_threads=False), None)
+    except OSError as error:
+        if "decrypt" not in str(error):
+            raise damaged(file.path, "read as Parquet: it is damaged in row group 0", error) from None
+        raise InputError(
+            f"{file.path}: the column {name!r} is encrypted; write it without encryption (pyarrow.parquet."
+            "encryption reads it with the key), or say which other one is the text with --text-field"
+        ) from None
 
 
 def _groups(parquet: pq.ParquetFile) -> Iterator[Any]:

@@ -19,8 +19,8 @@ KINDS = {
     "files_hardly_text": "files more than a tenth of which is U+FFFD in place of invalid UTF-8",
     "files_with_nuls": "files read as text of which more than a hundredth are NUL bytes, as in UTF-16",
     "files_like_json": "files read as text of which most lines begin with { and end with }, as JSON Lines do",
+    "files_of_other_formats": "files read as text that begin as another format does",
     "documents_skipped": "documents with invalid UTF-8 skipped",
-    "pre_tokens_cut": "pre-tokens split at max_pre_token_bytes",
     "records_not_json": "records skipped: not a JSON object",
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",
@@ -33,6 +33,7 @@ _REMEDIES = {
     "files_hardly_text": _NO_TEXT,
     "files_with_nuls": _NO_TEXT,
     "files_like_json": "name them .jsonl, or give --input-format jsonl; if they are text, --input-format text",
+    "files_of_other_formats": "convert them, leave them out, or give --input-format text",
 }
 _LOCATION = re.compile(r", (?:byte|row) \d+(?: of the decompressed text)?(?:, .*)?$", re.DOTALL)
 _PLURAL = re.compile(r"\b(\w+)s\b")  # the first one is what is counted

@@ -59,11 +59,6 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
         return []
     pattern = pattern_of(make_options(CountOptions, run.manifest.counting))
     certain = {text: certain_pre_tokens(text, pattern) for text in texts}
-    if most_bytes := run.manifest.counting["max_pre_token_bytes"]:  # longer ones were cut
-        certain = {
-            text: Counter({pre_token: n for pre_token, n in c.items() if len(pre_token) <= most_bytes})
-            for text, c in certain.items()
-        }
     pre_tokens = tuple(dict.fromkeys(pre_token for counts in certain.values() for pre_token in counts))
     task = (*run.counter, pre_tokens)
     counted = find(task) if executor is None else executor.one(find, task)

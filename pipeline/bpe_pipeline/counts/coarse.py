@@ -11,7 +11,7 @@ from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.coarse_worker import FitTask, pre_tokens_cut
 from bpe_pipeline.counts.combine import combine_counters
-from bpe_pipeline.counts.count import combine_chunks, count_chunks, count_part
+from bpe_pipeline.counts.count import combine_chunks, count_chunks
 from bpe_pipeline.counts.counted import Counted, as_counted, find_counted
 from bpe_pipeline.counts.counter_file import Parts
 from bpe_pipeline.pattern.compiled import CompiledPattern
@@ -20,7 +20,6 @@ from bpe_pipeline.run.directory import RUN, Directory, fingerprint
 from bpe_pipeline.run.manifest import RUNS, Run
 from bpe_pipeline.run.open_run import open_run, replace_run
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions
-from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.patterns import coarse_pattern, slowness
 from bpe_pipeline.run.plan import Plan, dependencies_of, list_corpus
 from bpe_pipeline.run.runner import OF_SUPERWORDS, Runner
@@ -114,7 +113,7 @@ def _count_mixture(runner: Runner, run: Run, mixed: Source, pattern: CompiledPat
         settings = replace(coarse.manifest, plan=Plan(), source=source)
         coarse = Run(Directory(run.coarse_location, RUN), settings)
         if manifest.load_undamaged(run.coarse_location) != coarse:
-            coarse = replace_run(coarse, keep=[])
+            coarse = replace_run(coarse)
         whole = find_counted(coarse, runner.executor)
         if whole is None:
             whole = as_counted(coarse, combine_counters(runner, coarse, Parts(counters, statistics, weights)))
@@ -132,32 +131,15 @@ def _count_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: T
     return coarse, counted
 
 
-def count_part_again(runner: Runner, run: Run, options: TrainOptions) -> tuple[PartDone, ChunkStatistics]:
-    """Do the runner's part of the second count, as `count_part` does; `UsageError` for counts of several runs."""
-    pattern = coarse_pattern(options)
-    if pattern is None:
-        raise UsageError(
-            "--part is for the second count of superwords, since one process merges: give --superwords-from"
-        )
-    if run.manifest.source is not None:
-        raise UsageError(
-            f"--part: {run.directory} has counts from {run.manifest.source.description}: count the second time in each "
-            "of these runs, with the same --superword-pattern"
-        )
-    make_directory(run.coarse_location)
-    with runner.naming(OF_SUPERWORDS):
-        return count_part(runner, _open_coarse(runner, run, pattern, options), pattern)
-
-
 def _open_coarse(runner: Runner, run: Run, pattern: CompiledPattern, options: TrainOptions) -> Run:
-    """Open the run of the coarse pre-tokens of a run; another one is replaced, but not by parts."""
+    """Open the run of the coarse pre-tokens of a run; another one is replaced."""
     _refuse_weights(run)
     files = tuple(file.path for file in run.manifest.plan.files)
     reading = {name: run.manifest.counting[name] for name in READING_OPTIONS}
     listed = replace(options, **reading, inputs=files, exclude=None, output=run.coarse_location)
-    coarse_options = replace(listed, pattern=pattern.expression, max_pre_token_bytes=None)
+    coarse_options = replace(listed, pattern=pattern.expression)
     run.manifest.plan.added_files(run.directory, list_corpus(coarse_options, runner.listener), runner.listener)
-    overwrite = runner.part is None and not _continues(run, coarse_options)
+    overwrite = not _continues(run, coarse_options)
     return open_run(runner, Directory(run.coarse_location, RUN), replace(coarse_options, overwrite=overwrite))
 
 

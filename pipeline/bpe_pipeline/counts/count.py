@@ -181,7 +181,6 @@ def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[Count
         ending=len(ending_bytes(stored)),
         rules=rules,
         judge=DocumentJudge.of(stored),
-        max_pre_token_bytes=stored["max_pre_token_bytes"],
         budget_bytes=workers.bytes - WRITE_BYTES,
         grant=workers,
     )

@@ -70,7 +70,7 @@ class _Counting:
         self.tally = Tally()
 
     def _new_counter(self) -> CounterAndCutter:
-        pattern, options = pattern_of(self._options), self._options
+        pattern = pattern_of(self._options)
         cutter: Any = pattern.automaton or RegexCutter(pattern)
         special, judge = list(special_bytes(self._counting)), DocumentJudge.of(self._counting)
         ending = len(ending_bytes(self._counting)) if judge.selects else len(special)
@@ -79,7 +79,6 @@ class _Counting:
             special[:ending],
             added_tokens=special[ending:],
             judge=judge,
-            max_pre_token_bytes=options.max_pre_token_bytes,
             form=pattern.form,
         ), cutter
 

@@ -4,13 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
-from bpe_pipeline.corpus.skipped_or_altered import add_up, fail_on_loss_error, in_words
-from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, MixedText
+from bpe_pipeline.corpus.skipped_or_altered import KindTally, Tallies, add_up, fail_on_loss_error, in_words
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, MixedText, NotTaken
 from bpe_pipeline.counts.counter_file import CounterFacts, look_at
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.storage import Location, named
+
+_NO_FIELD = {"records_without_field", "records_not_text"}
+_HINTS = {
+    "count": "; is --text-field right?",
+    "encode": "; name the field with --text-field; for chat data, use encode-chat",
+}
 
 
 @dataclass(frozen=True)
@@ -67,16 +73,21 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
     return Counted(*run.counter, facts, statistics)
 
 
+def no_text_error(verb: str, losses: Tallies, not_taken: NotTaken, nothing: str = "all of it is empty") -> InputError:
+    """Return the error for a corpus without text to count or encode. nothing: why, where no input was skipped."""
+    if not_taken.left_out_documents:
+        return InputError(f"the sample is empty: {not_taken}; give a larger --sample, or another --seed")
+    hint = _HINTS[verb] if losses.keys() & _NO_FIELD else ""
+    return InputError(f"the corpus holds no text to {verb}: {', '.join(map(str, in_words(losses))) or nothing}{hint}")
+
+
 def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
     """Raise `InputError` if nothing was counted, or (`fail_on_loss`) input was skipped or altered."""
-    lost = ", ".join(map(str, facts.losses))
     if facts.pre_tokens == 0:
         nothing = "there is nothing but special tokens" if facts.bytes else "all of it is empty"
-        if facts.not_taken.left_out_documents and not facts.documents:
-            raise InputError(f"the sample is empty: {facts.not_taken}; give a larger --sample, or another --seed")
-        why = f": {lost or nothing}"
-        hint = "; is --text-field right?" if any(loss.kind == "records_without_field" for loss in facts.losses) else ""
-        raise InputError(f"the corpus holds no text to count{why}{hint}")
+        losses = {loss.kind: KindTally(count=loss.count, examples=[*loss.examples]) for loss in facts.losses}
+        not_taken = NotTaken() if facts.documents else facts.not_taken
+        raise no_text_error("count", losses, not_taken, nothing)
     if fail_on_loss and facts.losses:
         raise fail_on_loss_error(facts.losses)
 

@@ -1,16 +1,10 @@
-r"""Pre-token counts of other tools: files (TSV or Parquet), mappings and tables in, TSV out.
+"""Pre-token counts of other tools: Parquet files, mappings and tables.
 
-TSV is a line for each pre-token: the pre-token, a tab, the count in decimal digits. Within a pre-token `\t`, `\n`, `\r`
-and `\\` are a tab, a line feed, a carriage return and a backslash, and `\xHH` is the byte HH: control characters and
-bytes that are not valid UTF-8 are written so. Each pre-token of bytes has exactly one such line, which reads back as
-the same bytes. A first line `pre-token<TAB>count` is a header, and a byte order mark in front of the first line is no
-text. Parquet has the columns `pre_token` (text or bytes) and `count` (whole numbers).
-
-Files are read in batches of bounded size. Errors name the file and the number of the line or row.
+A file or a table has the columns `pre_token` (text or bytes) and `count` (whole numbers). Files are read in batches of
+bounded size. Errors name the file and the number of the row.
 """
 
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,24 +16,15 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus import pages
 from bpe_pipeline.corpus.files import opened
-from bpe_pipeline.corpus.lines import LINE, whole_lines
 from bpe_pipeline.corpus.read_budget import UNLIMITED, ReadBudget
-from bpe_pipeline.executors.worker import report_progress
 from bpe_pipeline.storage import Location, OpenFile
 
 BATCH_ROWS = 1 << 16
 MOST_COUNT = (1 << 63) - 1
 COUNT_WANTED = "a whole number from 1 to 2^63 - 1"
-_READ_BYTES = 1 << 20  # of TSV, which become a batch
-_BATCH_BYTES = 16 << 20  # of Parquet
-_MOST_LINE_BYTES = 1 << 30
+_BATCH_BYTES = 16 << 20
 _COPIES = 10  # of a pre-token until it is written, and of a batch
 _ROW_BYTES = 160  # of a pre-token in a batch, besides its bytes
-_LEAST_LINE_BYTES = 4  # of TSV
-_ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.?))", re.DOTALL)
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_ESCAPED = {b"t": b"\t", b"n": b"\n", b"r": b"\r", b"\\": b"\\"}
-_WRITTEN = {**{byte: f"\\x{byte:02x}" for byte in (*range(0x20), 0x7F)}, 9: "\\t", 10: "\\n", 13: "\\r", 92: "\\\\"}
 
 
 @dataclass(frozen=True)
@@ -52,93 +37,26 @@ class Batch:
 
 
 def read_counts(path: Location, budget: ReadBudget = UNLIMITED) -> Iterator[Batch]:
-    """Read the pre-token counts in a file within a memory budget: Parquet if its name ends so, TSV otherwise."""
+    """Read the pre-token counts in a Parquet file within a memory budget."""
     import pyarrow as pa
 
-    read = _read_parquet if path.suffix == ".parquet" else _read_tsv
     try:
         with opened(path) as stream:
-            yield from read(path, stream, budget)
+            yield from _read_parquet(path, stream, budget)
     except (pa.ArrowException, ValueError) as error:
         raise InputError(f"{path} is no Parquet file that can be read ({str(error).splitlines()[0]})") from None
 
 
-def _fitting(most_bytes: int, budget: ReadBudget, copies: int = _COPIES) -> int:
-    """Return at most this many bytes, of which half of the budget holds the copies."""
-    return most_bytes if budget.left_bytes is None else max(min(most_bytes, budget.left_bytes // (2 * copies)), 1)
-
-
-def _read_tsv(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[Batch]:
-    number = 1  # of the next line
-    block_bytes = _fitting(_READ_BYTES, budget, _COPIES + _ROW_BYTES // _LEAST_LINE_BYTES)
-    for _, lines in whole_lines(iter(partial(stream.read, block_bytes), b""), 0, _MOST_LINE_BYTES, budget):
-        if lines is None:
-            raise InputError(f"{path}, line {number} is longer than 1 GiB; no pre-token may be so long")
-        size = lines if isinstance(lines, int) else len(lines)
-        budget.hold(LINE, 0)
-        if size > 2 * block_bytes:
-            budget.require("pre-token", _COPIES * size, f"{path}, line {number}: the line of {format_bytes(size)}")
-        if isinstance(lines, bytes):
-            rows = lines.removesuffix(b"\n").split(b"\n")
-            if number == 1:
-                rows[0] = rows[0].removeprefix(_BYTE_ORDER_MARK)
-            if number == 1 and rows[0].rstrip(b"\r") == b"pre_token\tcount":
-                del rows[0]
-                number = 2
-            yield _parsed(rows, path, number)
-            number += len(rows)
-            report_progress(size)
-
-
-def _parsed(lines: Sequence[bytes], path: Location, first: int) -> Batch:
-    """Parse lines of TSV, without their ends; `first` is the number of the first one."""
-
-    def location(index: int) -> str:
-        return f"{path}, line {first + index}"
-
-    pre_tokens, counts = [], []
-    for index, line in enumerate(lines):
-        pre_token, _, count = line.rstrip(b"\r").partition(b"\t")
-        if not count.isdigit():
-            fields = 1 + line.count(b"\t")
-            wrong = f": the count {shown(count)} is not {COUNT_WANTED}"
-            if fields != 2:
-                wrong = (
-                    f" has {fields} fields, not a pre-token, a tab and a count; write a tab within a pre-token as \\t "
-                    "(.parquet files are recognised by their name)"
-                )
-            raise InputError(location(index) + wrong)
-        pre_tokens.append(pre_token if b"\\" not in pre_token else _unescaped(pre_token, location(index)))
-        counts.append(int(count) if len(count) < 20 else MOST_COUNT + 1)
-    return Batch(pre_tokens, counts, location)
+def _batch_bytes(budget: ReadBudget) -> int:
+    """Return the bytes of a batch, of which half of the budget holds the copies."""
+    if budget.left_bytes is None:
+        return _BATCH_BYTES
+    return max(min(_BATCH_BYTES, budget.left_bytes // (2 * _COPIES)), 1)
 
 
 def shown(text: bytes) -> str:
     """Return the start of a text for messages."""
     return repr(text[:60].decode(errors="backslashreplace"))
-
-
-def _unescaped(pre_token: bytes, location: str) -> bytes:
-    def byte_of(escape: re.Match[bytes]) -> bytes:
-        if escape[1] is not None:
-            return bytes([int(escape[1], 16)])
-        if escape[2] not in _ESCAPED:
-            raise InputError(
-                f"{location}: {shown(escape[0])} is no escape; there are \\t, \\n, \\r, \\\\ and \\xHH, and a "
-                "backslash itself is written \\\\"
-            )
-        return _ESCAPED[escape[2]]
-
-    return _ESCAPE.sub(byte_of, pre_token)
-
-
-def escaped(pre_token: bytes) -> str:
-    """Escape a pre-token for TSV: b"a\\tb\\xff" -> `a\\tb\\xff` in characters."""
-    # Lone surrogates stand for the bytes that are not UTF-8; no valid text has them.
-    text = pre_token.decode(errors="surrogateescape").translate(_WRITTEN)
-    if text.startswith("\ufeff"):  # at the start of a file it would be a mark
-        text = r"\xef\xbb\xbf" + text[1:]
-    return text if text.isascii() else re.sub("[\udc80-\udcff]", lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
 def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Iterator[Batch]:
@@ -161,7 +79,7 @@ def _read_parquet(path: Location, stream: OpenFile, budget: ReadBudget) -> Itera
         held = pre_token.page + pre_token.dictionary + count.page + count.dictionary
         what = f"{path}, row group {number}: a page with its dictionary of {format_bytes(held)}"
         budget.require("page", PAGE_COPIES * held, what)
-        batch_bytes = _fitting(_BATCH_BYTES, budget)
+        batch_bytes = _batch_bytes(budget)
         rows = pre_token.rows(batch_bytes, min(BATCH_ROWS, 1 + batch_bytes // (_ROW_BYTES // _COPIES)))
         for batch in file.iter_batches(rows, row_groups=[number], columns=["pre_token", "count"], use_threads=False):
             counts = batch.column("count")

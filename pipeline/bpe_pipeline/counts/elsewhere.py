@@ -42,7 +42,7 @@ def take_counts(
             runner.kept = ""
             directory.require_lock()
             if stored is None:
-                run = replace_run(run, keep=[], results=True)
+                run = replace_run(run, results=True)
             with os_error_as(RunDirectoryError, f"{run.counter_path} cannot be written", "run the same command again"):
                 put(whole, run.counter_path)
         counted = as_counted(run, counter)

@@ -14,9 +14,10 @@ from bpe_pipeline.base.errors import InvalidTextError, PatternTimeoutError, Trai
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.chunks import Cutting, cutting_of
-from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK, object_lines
+from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK, HEAD_BYTES, object_lines
 from bpe_pipeline.corpus.documents import DocumentJudge, Records
 from bpe_pipeline.corpus.files import CorpusFile, FileSpan
+from bpe_pipeline.corpus.marks import Rule, mark_of
 from bpe_pipeline.corpus.read_budget import ReadBudget
 from bpe_pipeline.corpus.readers import read_span, text_range
 from bpe_pipeline.corpus.skipped_or_altered import Tally, add_up
@@ -51,7 +52,6 @@ class ChunkTask:
     ending: int = 1
     rules: Mapping[str, TokenRule] = field(default_factory=dict)
     judge: DocumentJudge = DocumentJudge()
-    max_pre_token_bytes: int | None = None
     budget_bytes: int
     text_field: str = "text"
     grant: Grant | None = None
@@ -103,7 +103,6 @@ class CountTask(ChunkTask):
             special_tokens,
             added_tokens=added_tokens,
             judge=self.judge,
-            max_pre_token_bytes=self.max_pre_token_bytes,
             budget_bytes=self.budget_bytes,
             spill=spill,
             window_bytes=window_bytes,
@@ -228,6 +227,8 @@ class _Feeding:
             objects, lines = object_lines(block[mark_bytes:])
             example = f"{file.path}, {objects:,} of {format_count(lines, 'lines')}"
             self._tally.add("files_like_json", int(2 * objects > lines), [example])
+            if mark := mark_of(block[mark_bytes : mark_bytes + HEAD_BYTES], Rule.WARNED_OF):
+                self._tally.add("files_of_other_formats", 1, [f"{file.path}, {mark.format}: {mark.remedy}"])
         return mark_bytes
 
     def _note_kind_of_text(self, file: CorpusFile, before: Mapping[str, Any], nuls: int) -> None:
@@ -303,8 +304,7 @@ def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryErro
         what, judging = "document", ", --errors replace"  # it is judged whole
     if task.judge.selects:
         what, judging = "document", ", no --sample, no --max-document-chars"
-    cut = judging or ("" if task.max_pre_token_bytes else ", --max-pre-token-bytes")
-    remedy = f", fewer --workers{cut}, or a --pattern or --special-token that splits it"
+    remedy = f", fewer --workers{judging}, or a --pattern or --special-token that splits it"
     if task.work == "encoded":  # the tokenizer says what cuts
         remedy = f"{judging} or fewer --workers"
     return TrainingError(
@@ -332,7 +332,7 @@ class RegexCutter:
         if isinstance(self._pattern, PatternSequence):
             return iter(self._pattern.lengths(document))
         self._seen |= self._differing.intersection(document)
-        return cut_with_regex(self._pattern.expression, document, self._pattern.timeout_s, self._memory_bytes)
+        return cut_with_regex(self._pattern.expression, document, memory_bytes=self._memory_bytes)
 
     def concerned(self) -> str:
         """The characters of the corpus on which Unicode versions disagree, in order."""

@@ -140,7 +140,7 @@ class PreparedCountTask(CountTask):
         self, cutter: Any, spill: Callable[[_core.ChunkCounter], None], window_bytes: int = WINDOW_BYTES
     ) -> tuple[_core.ChunkCounter, _core.ChunkCounter]:
         """Return the counter that prepares text, and the one that counts its pre-tokens."""
-        options: dict[str, Any] = {"budget_bytes": self.budget_bytes, "max_pre_token_bytes": self.max_pre_token_bytes}
+        options: dict[str, Any] = {"budget_bytes": self.budget_bytes}
         counter = _core.ChunkCounter(cutter, [], spill=spill, window_bytes=window_bytes, **options)
         tokens = {token.decode(): id_ for id_, token in enumerate([*self.special_tokens, *self.added_tokens])}
         search = SpecialSearch(tokens, Preparation(self.pattern.nfc, rules=self.rules))

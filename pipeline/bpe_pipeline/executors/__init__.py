@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
 
-from bpe_pipeline.base import log
+from bpe_pipeline.base import log, system
 from bpe_pipeline.base.errors import WorkerError
 from bpe_pipeline.base.units import format_count
 
@@ -94,9 +94,10 @@ class Broadcast:
 
 def failed_too_often(task: object, reason: str) -> WorkerError:
     """Return the error for a task whose last attempt failed for this reason."""
+    remedy = f"; {system.memory_is_short()}" if reason.startswith("MemoryError") else ""
     return WorkerError(
-        f"{task} failed {MAX_ATTEMPTS} times, the last time because {reason}; what is finished is kept: run the same "
-        "command again to resume"
+        f"{task} failed {MAX_ATTEMPTS} times, the last time because {reason}{remedy}; what is finished is kept: run "
+        "the same command again to resume"
     )
 
 

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from bpe_pipeline.run.options import Values
 
 if TYPE_CHECKING:  # `info` asks choosers, too, and merges nothing
-    from bpe_pipeline.merges.merge import Learning
-    from bpe_pipeline.merges.merge_list import MergeList
     from bpe_pipeline.merges.merge_worker import Learner
-    from bpe_pipeline.run.manifest import Run
-    from bpe_pipeline.run.runner import Runner
 
 
 class Chooser(Protocol):
@@ -25,12 +21,6 @@ class Chooser(Protocol):
 
     def learner(self) -> "Learner":
         """Return what a worker learns the merges with."""
-
-    def verify(self, runner: "Runner", run: "Run", learning: "Learning") -> "tuple[MergeList, str]":
-        """Return the stored list that was learned so, and what was verified of it; `RunDirectoryError` if it is wrong.
-
-        With superwords it is that of their first stage.
-        """
 
     def info(self) -> dict[str, Any]:
         """Return the facts that `info` adds to those of the run."""

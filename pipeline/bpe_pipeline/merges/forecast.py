@@ -13,7 +13,6 @@ from bpe_pipeline import _core
 
 _WORDS_BYTES, _COMPACT_LATER_BYTES = 2.02, 1.56  # of a slot; compact ones take half, and more after a thousand merges
 COMPACT_FROM = 1 << 28  # slots: memory is dearer than time
-_COMPACT_TIME = 0.2
 _FEW_SLOTS = 1 << 22  # that words on disk would save little of
 _LANES, _LANE_SLOTS, _SMALL_LANE_SLOTS = 12_000, 128, 16  # of a thread, whose words end amid a block
 _FIXED_BYTES, _THREAD_BYTES = 14 << 20, 4 << 20  # with half of the partition of the counter that was read
@@ -29,9 +28,7 @@ _LEAST_POSITIONS = 1 << 20  # that an index holds, if there are that many
 _TOKEN_TABLE_BYTES, _TOKEN_THREAD_BYTES = 120, 80  # of each token, in the engine's tables
 # Passes over words on disk. A phase that takes its words to memory covers counts by how much of all words fits; a pass
 # that merges on the way makes the merges of pairs whose words do not fit, the fewer the less memory its counts have.
-# Times are of merging in memory: of writing all words at first, and of a pass.
 _PHASES, _STREAMED_PASSES = 18, 12
-_STORING_TIME, _PASS_TIME = 0.4, 0.12
 _LEAST_RESIDENT_BYTES, _SHARED_RESIDENT_BYTES = 8 << 20, 12 << 20  # of the only thread, of each of several
 _TOKEN_BYTES, _TOKEN_COPIES = 900, 12.5  # exporting: for each token, and of its bytes
 _USUAL_TOKEN_BYTES = 12
@@ -66,7 +63,6 @@ class Merging:
     compact: bool = False  # words in half the memory
     resident_bytes: int = 0  # for words, lists and pairs, if words that a phase does not need are on disk
     passes: int = 0  # over words on disk
-    times_longer: float = 1.0  # than in memory
 
 
 def surely_enough(pre_tokens: int, pre_token_bytes: int, merges: int, *, threads: int) -> int:
@@ -138,7 +134,7 @@ def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int)
             continue
         needed = merging_bytes(shape, merges, threads=team, compact=compact)
         if needed <= budget_bytes:
-            return Merging(needed, team, compact, times_longer=1 + _COMPACT_TIME * compact)
+            return Merging(needed, team, compact)
     for team in range(threads, 0, -1):
         resident = budget_bytes - _beside_words(merges, team)  # besides what reading takes: words come after it
         enough = resident >= (_SHARED_RESIDENT_BYTES * team if team > 1 else _LEAST_RESIDENT_BYTES)
@@ -149,14 +145,13 @@ def choose(shape: CounterShape, merges: int, *, threads: int, budget_bytes: int)
 
 def from_disk(shape: CounterShape, budget_bytes: int, threads: int, resident_bytes: int) -> Merging:
     """Return how to merge with words on disk: the fewer of them fit in memory, the more often these are read."""
-    passes, times = passes_over_disk(resident_bytes / max(2 * shape.slots, 1))
-    return Merging(budget_bytes, threads, False, resident_bytes, passes=round(passes), times_longer=times)
+    passes = passes_over_disk(resident_bytes / max(2 * shape.slots, 1))
+    return Merging(budget_bytes, threads, False, resident_bytes, passes=round(passes))
 
 
-def passes_over_disk(fitting: float) -> tuple[float, float]:
-    """Return the passes over words on disk if this share of them fits in memory, and the factor of time."""
-    passes = _PHASES / fitting + _STREAMED_PASSES / fitting**2
-    return passes, 1 + _STORING_TIME + _PASS_TIME * passes
+def passes_over_disk(fitting: float) -> float:
+    """Return the passes over words on disk if this share of them fits in memory."""
+    return _PHASES / fitting + _STREAMED_PASSES / fitting**2
 
 
 def _sketch_counters(slots: int) -> int:

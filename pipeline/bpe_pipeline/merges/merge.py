@@ -157,8 +157,8 @@ def _need(runner: Runner, task: MergeTask) -> Need:
     way = runner.executor.one(merge_worker.check, task)
     if way.passes:
         runner.inform(
-            f"no node has memory for all pre-tokens: one merges with words on disk, in about {way.passes} passes, "
-            f"{way.times_longer:.1f} times as long as in memory; give a larger --memory-limit, or add a larger node"
+            f"no node has memory for all pre-tokens: one merges with words on disk, in about {way.passes} passes; "
+            f"give a larger --memory-limit, or add a larger node"
         )
     return Need(task.threads, way.bytes + task.grant.other_bytes)
 

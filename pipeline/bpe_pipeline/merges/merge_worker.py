@@ -233,6 +233,6 @@ def _way(task: MergeTask, counter: CounterFile) -> Merging:
         raise task.grant.refusal(least(task.merges, shape), "merging")
     _log.info("merging: %s, within %d bytes; %s", way, task.grant.bytes, shape)
     if way.resident_bytes:
-        text = "merging: words that do not fit in memory are on disk; about %d passes over them, %.1f times as long"
-        _log.info(text, way.passes, way.times_longer)
+        text = "merging: words that do not fit in memory are on disk; about %d passes over them"
+        _log.info(text, way.passes)
     return way

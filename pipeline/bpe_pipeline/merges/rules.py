@@ -47,11 +47,10 @@ class MergeRules:
         )
 
 
-def require_obeyed(who: str, obeyed: Iterable[str]) -> None:
-    """Raise `ImportError` if a part of the core does not obey the rules that `MergeRules` has, all of them."""
+def require_obeyed(obeyed: Iterable[str]) -> None:
+    """Raise `ImportError` if the core's engine does not obey the rules that `MergeRules` has, all of them."""
     if differing := {rule.name for rule in fields(MergeRules)} ^ set(obeyed):
-        raise ImportError(f"MergeRules and {who} of the core differ in {', '.join(sorted(differing))}; install again")
+        raise ImportError(f"MergeRules and the core differ in {', '.join(sorted(differing))}; install again")
 
 
-require_obeyed("the engine", _core.engine_rules())
-require_obeyed("the replay", _core.replay_rules())
+require_obeyed(_core.engine_rules())

@@ -10,7 +10,7 @@ from bpe_pipeline.base.system import limited_growth
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.pattern.classes import CATEGORY_NAMES, CATEGORY_STARTS, CODE_POINTS
 
-DEFAULT_TIMEOUT_S = 60
+TIMEOUT_S = 60  # of a document of a million characters or less
 _MAX_EXPRESSION = 1 << 16  # characters
 _TIMED_CHARACTERS = 1 << 20  # a pattern that does not backtrack takes a second for them, ten at most
 _SHOWN_CHARACTERS = 40
@@ -22,16 +22,16 @@ _NESTED_CLASS = rf"(\[\^?\]?(?:{_ESCAPE_OR_POSIX}|(?:\|\||~~|&&|--)\]?|(?1)|[^\]
 
 
 def cut_with_regex(
-    expression: str, text: str, timeout_s: float = DEFAULT_TIMEOUT_S, memory_bytes: int | None = None
+    expression: str, text: str, timeout_s: float | None = None, memory_bytes: int | None = None
 ) -> Iterator[str]:
     """Cut a document with the `regex` package; each stretch that nothing matches is a pre-token.
 
-    Backtracking can take exponential time, and memory. Raises PatternTimeoutError after `timeout_s`, or, for a document
-    of more than 2^20 characters, after that time per 2^20 characters: about a hundredth of the usual speed; and where
+    Backtracking can take exponential time, and memory. Raises PatternTimeoutError after `timeout_s`, by default
+    `TIMEOUT_S`, of a longer document per 2^20 characters: about a hundredth of the usual speed; and where
     `regex` takes more than `memory_bytes`, which only a worker may give: the limit is of the process.
     """
     at = 0
-    limit_s = timeout_s * max(1.0, len(text) / _TIMED_CHARACTERS)
+    limit_s = (TIMEOUT_S if timeout_s is None else timeout_s) * max(1.0, len(text) / _TIMED_CHARACTERS)
     matches = require_valid(expression).finditer(text, timeout=limit_s)
     spans: list[tuple[int, int]] = [(0, 0)]
     too_much = None
@@ -42,10 +42,10 @@ def cut_with_regex(
                 for match in islice(matches, _MATCHES_AT_ONCE):
                     spans.append(match.span())
         except TimeoutError:
-            too_much = f"longer than {limit_s:.0f} s", "more time with --pattern-timeout"
+            too_much = f"longer than {limit_s:.0f} s", ""
         except MemoryError:
             limit = "there is" if memory_bytes is None else f"{format_bytes(memory_bytes)} for backtracking"
-            too_much = f"more memory than {limit}", "more memory with --memory-limit"
+            too_much = f"more memory than {limit}", ", or allow more memory with --memory-limit"
         for start, stop in spans:
             if start == stop:
                 raise PatternError(
@@ -61,7 +61,7 @@ def cut_with_regex(
         raise PatternTimeoutError(
             f"the pattern {shown} takes {too_much[0]} for the document of {len(text):,} "
             f"characters that begins with {text[:_SHOWN_CHARACTERS]!r}, at its character {at:,}; write it so that it "
-            f"need not backtrack (no repetition within a repetition), or allow {too_much[1]}"
+            f"need not backtrack (no repetition within a repetition){too_much[1]}"
         )
     if at < len(text):
         yield text[at:]

@@ -14,7 +14,7 @@ from bpe_pipeline import _core
 from bpe_pipeline.base.errors import InputError, PatternError
 from bpe_pipeline.base.printable import BYTE_CHARACTERS
 from bpe_pipeline.base.system import cached_property
-from bpe_pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, cut_with_regex
+from bpe_pipeline.pattern.by_regex import cut_with_regex
 from bpe_pipeline.pattern.classes import UNICODE_VERSION
 from bpe_pipeline.pattern.normalization import nfc_form
 from bpe_pipeline.pattern.presets import Preset, preset_of
@@ -51,7 +51,6 @@ class CompiledPattern:
     tables: AutomatonTables | None
     refusal: str | None
     unicode_version: str = UNICODE_VERSION
-    timeout_s: int = DEFAULT_TIMEOUT_S  # of `regex`: for a document of a million characters or less
     nfc: bool = False  # whether counting puts text into NFC before it cuts it
 
     @property
@@ -83,7 +82,7 @@ class CompiledPattern:
     def cut(self, text: str) -> list[str]:
         """Return the pre-tokens of a document, in order; together they are the document. For small texts."""
         if self.automaton is None:
-            return list(cut_with_regex(self.expression, text, self.timeout_s))
+            return list(cut_with_regex(self.expression, text))
         return _pre_tokens_between(text.encode(), self.automaton.cut(text.encode()))
 
 

@@ -4,7 +4,7 @@ from array import array
 
 from bpe_pipeline.base.errors import PatternError
 from bpe_pipeline.pattern.automaton import Machine, Program
-from bpe_pipeline.pattern.by_regex import DEFAULT_TIMEOUT_S, point_at, require_valid
+from bpe_pipeline.pattern.by_regex import point_at, require_valid
 from bpe_pipeline.pattern.classes import Refusal
 from bpe_pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from bpe_pipeline.pattern.fold import Folded
@@ -12,7 +12,7 @@ from bpe_pipeline.pattern.parse import parse
 from bpe_pipeline.pattern.presets import named
 
 
-def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> CompiledPattern:
+def compile_pattern(pattern: str) -> CompiledPattern:
     """Compile a preset's name or an expression, in some seconds; `PatternError` if it can match the empty string."""
     if THEN in pattern or THEN_LETTERS in pattern:  # of several steps
         first, *last = pattern.split(THEN_LETTERS)
@@ -28,7 +28,7 @@ def compile_pattern(pattern: str, *, timeout_s: int = DEFAULT_TIMEOUT_S) -> Comp
         refusal = point_at(reason.reason, expression, reason.position)
     except RecursionError:
         refusal = "its long chain of parts"
-    return CompiledPattern(name, expression, tables, refusal, timeout_s=timeout_s)
+    return CompiledPattern(name, expression, tables, refusal)
 
 
 def _tables(expression: str) -> AutomatonTables:

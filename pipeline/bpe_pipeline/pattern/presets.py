@@ -239,6 +239,14 @@ _PRESETS = (
         read_alike_by=("tokenizers", "tiktoken"),
     ),
     Preset(
+        name="bloom",
+        help="splits at white space and at the signs of many scripts, nowhere else: BLOOM's and BLOOMZ's",
+        expression=r" ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+",
+        aliases=("bloomz",),
+        published_as=" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+",  # a set inside a class
+        llama_cpp_differs="its bloom was not compared with ours",
+    ),
+    Preset(
         name="none",
         help="leaves each document whole",
         expression=r"(?s:.+)",
@@ -295,10 +303,36 @@ def named(name: str) -> Preset | None:
         return preset
     if suffix not in _DIGITS or not preset.numbers:
         return None
-    numbers = " ?" * preset.numbers.startswith(" ?") + _DIGITS[suffix]
-    expression = preset.expression.replace(f"{preset.numbers}|", f"{numbers}|")
+    expression = _with_numbers(preset, suffix)
     same = next((other for other in _PRESETS if other.expression == expression), None)
-    return same or Preset(name=name, expression=expression, numbers=numbers, read_alike_by=preset.read_alike_by)
+    first = next(other for other in _PRESETS if other.numbers and _with_numbers(other, suffix) == expression)
+    return same or Preset(
+        name=f"{first.name}+{suffix}",  # of several that cut alike the first one
+        expression=expression,
+        read_alike_by=preset.read_alike_by,
+    )
+
+
+def _with_numbers(preset: Preset, suffix: str) -> str:
+    """Return the expression of a preset that cuts numbers as a suffix says."""
+    numbers = " ?" * preset.numbers.startswith(" ?") + _DIGITS[suffix]
+    return preset.expression.replace(f"{preset.numbers}|", f"{numbers}|")
+
+
+@cache
+def _names() -> dict[str, str]:
+    """Return the names of presets by their expressions, also those with a suffix."""
+    suffixed = (named(f"{name}+{suffix}") for name in PRESETS for suffix in _DIGITS)
+    return {preset.expression: preset.name for preset in filter(None, (*suffixed, *_PRESETS))}
+
+
+def name_of(expression: str) -> str | None:
+    """Return the name of the preset with an expression; None if there is none.
+
+    >>> name_of(PRESETS["gpt2"].expression), name_of(named("o200k+digits1").expression), name_of("a+")
+    ('gpt2', 'o200k+digits1', None)
+    """
+    return _names().get(expression)
 
 
 def preset_of(name: str | None, expression: str) -> Preset | None:
@@ -339,7 +373,7 @@ def resolve(pattern: str) -> str:
     plain = _plain(pattern)
     if plain in ALIASES:
         return ALIASES[plain]
-    near = difflib.get_close_matches(plain, [*PRESETS, *ALIASES], 1)
+    near = difflib.get_close_matches(plain, PRESETS, 1) or difflib.get_close_matches(plain, ALIASES, 1)
     hint = f" (did you mean {ALIASES.get(near[0], near[0])}?)" if near else ""
     raise PatternError(
         f"{pattern!r} is not the name of a pattern{hint}; known are {', '.join(PRESETS)}, and for them names such as "

@@ -64,9 +64,13 @@ class Preparation:
         """Whether there are such tokens, so that a search by rules has to find them."""
         return bool(self.reaching(texts))
 
+    def rewrites(self, texts: Collection[str]) -> bool:
+        """Whether text has to be taken apart by rules, or gets a space, before the core normalizes and cuts it."""
+        return self.space_in_front or self.searches(texts)
+
     def changes_ids(self, texts: Collection[str]) -> bool:
         """Whether ids are not those of the text itself, cut where these added tokens occur."""
-        return self.nfc or self.space_in_front or self.searches(texts)
+        return self.nfc or self.rewrites(texts)
 
     def cuts(self, texts: Collection[str]) -> list[str]:
         """Return the special tokens before which text may be cut: each side is prepared alike without the other."""

@@ -1,4 +1,4 @@
-"""The numbers that say how a tokenizer cuts texts: each is defined here once, for tables, JSON, pages and gates.
+"""The numbers that say how a tokenizer cuts texts: each is defined here once, for tables, JSON and pages.
 
 Numbers of a text are derived from a `Record`, those of languages from their costs (tokens a line of the same text, or a
 character of other texts), those of a vocabulary from the bytes of its tokens.
@@ -16,7 +16,7 @@ from bpe_pipeline.reports.tokens import is_long, is_long_signs
 
 @dataclass(frozen=True)
 class Number:
-    """A number. name: in JSON and gates; title: over columns; meaning: a sentence or two.
+    """A number. name: in JSON; title: over columns; meaning: a sentence or two.
 
     of: how it is derived, None if it cannot be; better: 1 if more is better, -1 if less is, 0 if neither; form: how it
     is shown; source: where it is from. brief: shown in narrow tables, too.

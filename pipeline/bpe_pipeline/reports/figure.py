@@ -4,7 +4,6 @@
     lines    a line for each series, or its points alone            (number, number)
     dots     a row for each category, in it a dot for each series   (number, category)
     bars     a bar for each point; no two series have the same x    (category or number, number)
-    heat     a cell for each column and row, with its number in it  (column, number); a series is a row
 
     Figure("languages", "Tokens for the same text by language", "dots", Axis("times English", form=".2f"), Axis(),
            (Series("this tokenizer", ((1.0, "en"), (2.1, "sw"))), Series("gpt2", ((1.0, "en"), (2.6, "sw")))),
@@ -63,16 +62,12 @@ class Axis:
 @dataclass(frozen=True)
 class Series:
     """Points as they are drawn, with a name for the legend. style: of another series, by its
-    position. alone: points of a figure of lines that no line joins. star: points to be seen first. back: a thin grey
-    line that stands back. label: a text at its points."""
+    position. alone: points of a figure of lines that no line joins."""
 
     name: str
     points: tuple[tuple[Value, Value], ...]
     style: int | None = None
     alone: bool = False
-    star: bool = False
-    back: bool = False
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Figure:
 
     id: str
     title: str
-    kind: Literal["lines", "dots", "bars", "heat"]
+    kind: Literal["lines", "dots", "bars"]
     x: Axis
     y: Axis
     series: tuple[Series, ...]
@@ -104,7 +99,7 @@ class Figure:
     @property
     def has_legend(self) -> bool:
         """Whether a name is needed to tell series apart."""
-        return self.kind != "heat" and sum(bool(line.name) for line in self.series) > 1
+        return sum(bool(line.name) for line in self.series) > 1
 
     def rows(self) -> Iterator[tuple[Value, ...]]:
         """Yield its numbers as a table, headers first."""
@@ -122,11 +117,6 @@ def size_axis(sizes: Iterable[int], label: str = "vocabulary size") -> Axis:
     least, most = math.log10(first), math.log10(listed[-1] * 1.15)
     limits = 10 ** (least - (most - least) * _LEFT_OF_FIRST), 10**most
     return Axis(label, scale="log", form=",.0f", ticks=ticks, limits=limits)
-
-
-def category(value: Value) -> str:
-    """Return a value of a category axis as text."""
-    return short(value) if isinstance(value, int) else str(value)
 
 
 def without_endings(names: Iterable[str]) -> dict[str, str]:
@@ -154,10 +144,6 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
     series, rows = len(figure.series), len(figure.categories(1)) if figure.kind == "dots" else 0
     layout: dict[str, Any] = {"template": template, "height": 280 + 10 * series, "showlegend": figure.has_legend}
     layout |= {"xaxis": _plotly_axis(figure.x), "yaxis": _plotly_axis(figure.y)}
-    if figure.kind == "heat":
-        layout |= {"height": 110 + 28 * series, "xaxis": layout["xaxis"] | {"type": "category"}}
-        layout["yaxis"] = {"type": "category", "autorange": "reversed"}
-        return {"data": [_plotly_heat(figure)], "layout": layout}
     if figure.kind == "dots":
         layout |= {"height": 100 + 22 * rows + 10 * series}
         layout["yaxis"] |= {"type": "category", "autorange": "reversed", "dtick": 1}
@@ -191,29 +177,11 @@ def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
         return trace | {"type": "bar", "marker": {"color": colour}, "width": figure.bar_width}
     joined = figure.kind == "lines" and not one.alone
     marked = not joined or len(one.points) <= MARKED_POINTS
-    if one.back:
-        return trace | {"type": "scatter", "mode": "lines", "line": {"color": "var(--quiet)", "width": 1}}
-    mode = "+".join(("lines",) * joined + ("markers",) * marked + ("text",) * bool(one.label))
-    if one.label:
-        trace |= {"text": [_plain(one.label)] * len(one.points), "textposition": "top center", "cliponaxis": False}
-    symbol = "star" if one.star else MARKERS[marker_of(style)][0] + "-open" * bool(style)
-    marker = {"color": colour, "symbol": symbol, "size": 15 if one.star else 9, "line": {"color": colour, "width": 2}}
+    mode = "+".join(("lines",) * joined + ("markers",) * marked)
+    symbol = MARKERS[marker_of(style)][0] + "-open" * bool(style)
+    marker = {"color": colour, "symbol": symbol, "size": 9, "line": {"color": colour, "width": 2}}
     line = {"color": colour, "dash": DASHES[style % len(DASHES)][0], "width": 2}
     return trace | {"type": "scatter", "mode": mode, "marker": marker, "line": line, "showlegend": bool(one.name)}
-
-
-def _plotly_heat(figure: Figure) -> dict[str, Any]:
-    columns = figure.categories(0)
-    rows = [(line.name, dict(line.points)) for line in figure.series]
-    return {
-        "type": "heatmap",
-        "x": [_plain(category(column)) for column in columns],
-        "y": [_plain(name) for name, _ in rows],
-        "z": [[points.get(column) for column in columns] for _, points in rows],
-        "texttemplate": f"%{{z:{figure.y.form}}}",
-        "hovertemplate": f"%{{y}}<br>%{{x}}<br>{_plain(figure.y.label)} %{{z:{figure.y.form}}}<extra></extra>",
-        "colorscale": [[0, "var(--card)"], [1, "var(--heat)"]],
-    }
 
 
 def marker_of(style: int) -> int:

@@ -22,7 +22,6 @@ from bpe_pipeline.reports.figure import (
     Axis,
     Figure,
     Series,
-    category,
     marker_of,
 )
 from bpe_pipeline.reports.page import light_colours
@@ -101,18 +100,14 @@ def drawn(figure: Figure, form: str) -> bytes:
     matplotlib, canvases = import_module("matplotlib"), import_module("matplotlib.figure")
     colours, data = light_colours(), io.BytesIO()
     with matplotlib.rc_context(_STYLE | {"grid.color": colours["grid"], "text.color": colours["text"]}):
-        rows = {"dots": len(figure.categories(1)), "heat": len(figure.series)}.get(figure.kind)
-        height = _HEIGHT if rows is None else 0.7 + _ROW * rows
+        height = 0.7 + _ROW * len(figure.categories(1)) if figure.kind == "dots" else _HEIGHT
         legend = figure.has_legend * 0.13 * len(figure.series)
         canvas = canvases.Figure(figsize=(_WIDTH, height + legend), layout="constrained")
         axes = canvas.add_subplot()
-        if figure.kind == "heat":
-            _draw_heat(axes, figure, colours)
-        else:
-            for one, style in figure.styled():
-                _draw_series(axes, figure, one, style, colours[COLOURS[style % len(COLOURS)]])
-            _set_axis(axes, "x", figure.x)
-            _set_axis(axes, "y", figure.y)
+        for one, style in figure.styled():
+            _draw_series(axes, figure, one, style, colours[COLOURS[style % len(COLOURS)]])
+        _set_axis(axes, "x", figure.x)
+        _set_axis(axes, "y", figure.y)
         if figure.kind == "dots":
             axes.invert_yaxis()
         if figure.has_legend:
@@ -132,17 +127,12 @@ def _draw_series(axes: Any, figure: Figure, one: Series, style: int, colour: str
     if figure.kind == "bars":
         axes.bar(xs, ys, figure.bar_width, color=colour, label=label)
         return
-    if one.back:
-        axes.plot(xs, ys, color="0.5", linewidth=0.6, label=label)
-        return
     joined = figure.kind == "lines" and not one.alone
     marked = not joined or len(one.points) <= MARKED_POINTS
-    marker = "*" if one.star else MARKERS[marker_of(style)][1] if marked else None
+    marker = MARKERS[marker_of(style)][1] if marked else None
     line = DASHES[style % len(DASHES)][1] if joined else "none"
-    size = {"markersize": 9} if one.star else {"fillstyle": "none"} if style else {}
+    size = {"fillstyle": "none"} if style else {}
     axes.plot(xs, ys, color=colour, marker=marker, linestyle=line, label=label, **size)
-    for at in zip(xs, ys, strict=True) if one.label else ():
-        axes.annotate(one.label, at, xytext=(0, 4), textcoords="offset points", ha="center", fontsize=6)
 
 
 def _set_axis(axes: Any, name: str, axis: Axis) -> None:
@@ -161,19 +151,3 @@ def _set_axis(axes: Any, name: str, axis: Axis) -> None:
         set_["lim"](*axis.limits)
     if axis.mark is not None:
         axes.axvline(axis.mark, color="0.3", linestyle="--", linewidth=0.8)
-
-
-def _draw_heat(axes: Any, figure: Figure, colours: dict[str, str]) -> None:
-    columns, rows = figure.categories(0), [dict(line.points) for line in figure.series]
-    values = [[float(row.get(column, "nan")) for column in columns] for row in rows]
-    colormap = import_module("matplotlib.colors").LinearSegmentedColormap
-    shades = colormap.from_list("", [colours["card"], colours["heat"]])
-    axes.imshow(values, aspect="auto", cmap=shades)
-    axes.grid(visible=False)
-    axes.set_xlabel(figure.x.label)
-    axes.set_xticks(range(len(columns)), [category(one) for one in columns])
-    axes.set_yticks(range(len(rows)), [line.name for line in figure.series])
-    for at, row in enumerate(values):
-        for column, value in enumerate(row):
-            if value == value:  # it is known
-                axes.text(column, at, format(value, figure.y.form), ha="center", va="center", fontsize=6)

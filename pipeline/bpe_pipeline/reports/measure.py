@@ -1,34 +1,31 @@
 """Measure how tokenizers cut a sample: all of it, by source and by script, and how they compare.
 
-The numbers are those of `definitions.py`. What two tokenizers differ by comes with the interval that holds 95 % of the
-differences in 200 bootstrap samples of the documents: of a group of them each, where there are many.
+The numbers are those of `definitions.py`.
 """
 
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import mul
-from random import Random
+from itertools import groupby, islice
+from operator import itemgetter
 
 from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, NUMBERS, TEXT, VOCABULARY, Number, values
 from bpe_pipeline.reports.formulas import NumberCuts, number_cuts
-from bpe_pipeline.reports.record import GROUPS, MarkedText, MeasuredTokenizer, Record, Sums, add_to, record_of
+from bpe_pipeline.reports.record import MarkedText, MeasuredTokenizer, Record, record_of
 
 _LARGEST_SHARE, _FEWEST_TIMES, _FEWEST_BYTES, _MOST_TOKENS = 0.1, 4, 4, 24  # of tokens of a single source
 _MOST_SOURCES = 12
 FEWEST_SOURCES = 3  # with fewer, no token is reported as one of a single source
 _TOP, _OTHERS = "(not in a directory)", "(others)"
-_SAMPLES, _OUTSIDE, _FEWEST_GROUPS = 200, 5, 10  # of a bootstrap; of them on each side of the interval
+_BATCH = 1024  # documents that are measured at once
 _CODE = re.compile(
     r"(?i)\bcode\b|\.(?:[chjrm]|cc|cpp|cs|cu|f90|go|hs|hpp|java|jl|js|kt|lua|php|pl|py|rb|rs|scala|sh|sql|swift|tsx?)$"
 )
 _OF_SCRIPTS = [
     NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole", "lines", "round_trip")
 ]
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,10 @@ class TextMeasures:
 
 @dataclass(frozen=True)
 class Against:
-    """How the first tokenizer compares with this one. nsl: its tokens over those of this one, in all and by source;
-    differences: intervals of the first one's numbers less those of this one; none with few documents."""
+    """How the first tokenizer compares with this one. nsl: its tokens over those of this one, in all (the key "") and
+    by source."""
 
     nsl: dict[str, float]
-    interval: Interval | None
-    differences: dict[str, Interval]
 
 
 @dataclass(frozen=True)
@@ -80,42 +75,28 @@ class SampleText:
     languages: Sequence[str] = ()
     same: bool = False
 
-    def groups(self) -> Iterator[tuple[str, int, list[MarkedText]]]:
-        """Yield the source, the number of the group and its texts."""
-        groups: defaultdict[tuple[str, int], list[MarkedText]] = defaultdict(list)
-        listed = Counter[str]()
-        for source, text in self.texts:
+    def batches(self) -> Iterator[tuple[str, list[MarkedText]]]:
+        """Yield a source and some of its texts: what is found in them is freed with the batch."""
+        for source, listed in groupby(self.texts, key=itemgetter(0)):
             is_code = _CODE.search(source) is not None
-            groups[source, listed[source] % GROUPS].append(MarkedText(text, is_code=is_code))
-            listed[source] += 1
-        while groups:  # what was counted is freed
-            (source, group), texts = next(iter(groups.items()))
-            del groups[source, group]
-            yield source, group, texts
-
-    @property
-    def of_cost(self) -> tuple[str, str]:
-        """What the cost of a language divides: tokens by lines of the same text, or by characters."""
-        return "tokens", "lines" if self.same else "characters"
+            while texts := [MarkedText(text, is_code=is_code) for _, text in islice(listed, _BATCH)]:
+                yield source, texts
 
     def cost(self, sums: Mapping[str, float]) -> float:
-        """Return the cost of a language."""
-        tokens, amount = self.of_cost
-        return sums.get(tokens, 0) / (sums.get(amount, 0) or 1)
+        """Return the cost of a language: its tokens by lines of the same text, or by characters."""
+        return sums.get("tokens", 0) / (sums.get("lines" if self.same else "characters", 0) or 1)
 
 
 @dataclass
 class Counted:
-    """The records of a tokenizer: of each source, and the sums of each group of documents in it."""
+    """The records of a tokenizer, of each source."""
 
     tokenizer: MeasuredTokenizer
     sources: dict[str, Record] = field(default_factory=dict)
-    groups: dict[str, list[Sums]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, source: str, record: Record) -> None:
-        """Add the record of a group of documents."""
+        """Add the record of some documents."""
         self.sources.setdefault(source, Record(self.tokenizer.size)).add(record)
-        self.groups[source].append(record.sums)
 
     @property
     def whole(self) -> Record:
@@ -129,11 +110,11 @@ class Counted:
 def measure(named: Sequence[tuple[str, MeasuredTokenizer]], sample: SampleText) -> tuple[TokenizerMeasures, ...]:
     """Measure how tokenizers cut a sample, in one pass over it. named: the first one is compared with the others."""
     counted = [Counted(tokenizer) for _, tokenizer in named]
-    for source, _, texts in sample.groups():
+    for source, texts in sample.batches():
         for one in counted:
             one.add(source, record_of(one.tokenizer, texts))
     first, *others = counted
-    against = [None, *(_against(first, other, sample) for other in others)]
+    against = [None, *(_against(first, other) for other in others)]
     return tuple(
         _measures(name, one, compared, sample) for (name, _), one, compared in zip(named, counted, against, strict=True)
     )
@@ -169,67 +150,13 @@ def _text_measures(name: str, record: Record, numbers: Sequence[Number] = TEXT) 
     return TextMeasures(name, bytes_, tokens, values(numbers, record))
 
 
-def _against(first: Counted, other: Counted, sample: SampleText) -> Against:
+def _against(first: Counted, other: Counted) -> Against:
     """Compare the first tokenizer with another one."""
-    tokens = {
-        name: (one.sums["tokens"], record.sums["tokens"])
-        for name, one, record in (
-            ("", first.whole, other.whole),
-            *((source, first.sources[source], record) for source, record in other.sources.items()),
-        )
-    }
     [nsl] = AGAINST
-    ratios = list[float]()
-    differences: defaultdict[str, list[float]] = defaultdict(list)
-    for mine, theirs in zip(_resampled(first, sample), _resampled(other, sample), strict=True):
-        for name, value in mine.items():
-            if name in theirs:
-                differences[name].append(value - theirs[name])
-        ratios.append(nsl.of((mine["tokens"], theirs["tokens"])) or 0)
-    return Against(
-        {name: ratio for name, pair in tokens.items() if (ratio := nsl.of(pair)) is not None},
-        interval(ratios) if ratios else None,
-        {name: interval(listed) for name, listed in differences.items() if len(listed) == _SAMPLES},
-    )
-
-
-def _resampled(counted: Counted, sample: SampleText) -> Iterator[dict[str, float]]:
-    """Yield the numbers of documents that are drawn again, and of their languages; of few documents nothing."""
-    most = max(map(len, counted.groups.values()), default=0)
-    if most < _FEWEST_GROUPS:
-        return
-    whole: list[Sums] = [{} for _ in range(most)]
-    for groups in counted.groups.values():
-        for sums, of_source in zip(whole, groups, strict=False):
-            add_to(sums, of_source)
-    columns = _columns(whole)
-    languages = {
-        name: _columns([{one: sums.get(one, 0) for one in sample.of_cost} for sums in counted.groups[name]])
-        for name in sample.languages
-        if name in counted.sources
-    }
-    random = Random(0)  # noqa: S311 - a sample, not a secret
-    for _ in range(_SAMPLES):
-        times = Counter(random.choices(range(most), k=most))
-        weights = [times[group] for group in range(most)]
-        costs = {name: sample.cost(_weighted(of_language, weights)) for name, of_language in languages.items()}
-        yield values(TEXT, Record(0, _weighted(columns, weights))) | (values(LANGUAGES, costs) if costs else {})
-
-
-def _columns(groups: Sequence[Sums]) -> dict[str, list[float]]:
-    """Return the amounts of each group by their names."""
-    names = dict.fromkeys(name for sums in groups for name in sums)
-    return {name: [sums.get(name, 0) for sums in groups] for name in names}
-
-
-def _weighted(columns: Mapping[str, Sequence[float]], weights: Sequence[int]) -> Sums:
-    return {name: sum(map(mul, weights, column)) for name, column in columns.items()}
-
-
-def interval(drawn: Sequence[float]) -> Interval:
-    """Return the limits of the middle 95 % of what bootstrap samples gave."""
-    listed = sorted(drawn)
-    return listed[_OUTSIDE], listed[-1 - _OUTSIDE]
+    pairs = {"": (first.whole, other.whole)}
+    pairs |= {source: (first.sources[source], record) for source, record in other.sources.items()}
+    tokens = {name: (one.sums["tokens"], theirs.sums["tokens"]) for name, (one, theirs) in pairs.items()}
+    return Against({name: ratio for name, pair in tokens.items() if (ratio := nsl.of(pair)) is not None})
 
 
 def _of_single_sources(counted: Counted, all_ids: Counter[int]) -> tuple[tuple[int, str, int], ...]:

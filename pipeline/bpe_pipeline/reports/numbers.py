@@ -97,8 +97,8 @@ class Reference:
 @dataclass(frozen=True)
 class Numbers:
     """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
-    ginis: over the languages of the sentences, of each tokenizer, then of each reference. hidden_size: of the model
-    that embeddings are for. listing: see `listing`. unread: files of the sample that gave no text.
+    ginis: over the languages of the sentences, of each tokenizer, then of each reference. listing: see
+    `listing`. unread: files of the sample that gave no text.
     """
 
     tokenizers: tuple[tuple[str, int], ...]
@@ -110,7 +110,6 @@ class Numbers:
     sentences: tuple[SentenceTokens, ...]
     ginis: tuple[float | None, ...]
     machine: dict[str, str]
-    hidden_size: int | None = None
     listing: bytes = field(default=b"", metadata=NOT_STORED)
     unread: tuple[str, ...] = field(default=(), metadata=NOT_STORED)
 

@@ -52,7 +52,6 @@ class NumbersTask:
     written_roles: Callable[[Vocabulary], Roles] | None = None
     compare: tuple[tuple[str, Callable[[], MeasuredTokenizer]], ...] = ()
     references: tuple[str, ...] = ()  # names in references.json
-    hidden_size: int | None = None
     weighted: bool = False  # whether the merges' counts are multiplied by weights
     counters: tuple[tuple[Location, str], ...] = ()  # then those of the text without them, if they are known
     name: str = "this tokenizer"  # in tables and figures
@@ -105,7 +104,6 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         sentences=sentences,
         ginis=tuple(map(gini, zip(*parallel, strict=True))),
         machine=machine.describe(),
-        hidden_size=task.hidden_size,
         listing=listing(measured.vocab, uses),
         unread=tuple(sorted({one.file.path for one in task.choice.chosen} - {one.path for one in drawn})),
     )
@@ -209,7 +207,7 @@ def _sample(
     )
 
 
-def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str] = ()) -> tuple[SampleText, str]:
+def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str]) -> tuple[SampleText, str]:
     """Return the texts to measure, without special tokens, and what differs between files of languages, in words."""
     named = {**source_names([one.path for one in drawn]), **choice.names}
     # Special tokens are not words, and other tokenizers have other ones.

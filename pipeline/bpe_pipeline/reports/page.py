@@ -48,7 +48,7 @@ def _packed(script: Path) -> bytes:
     return base64.b64encode(zlib.compress(script.read_bytes(), 4))
 
 
-def plain_page(title: str, *sections: Html, figures: Sequence[Figure] = ()) -> str:
+def plain_page(title: str, *sections: Html, figures: Sequence[Figure]) -> str:
     """Return a page of sections in the style of the report. figures: those of its `figure_element`s; without any it has
     no scripts."""
     template = Template((_HERE / "plain_page.html").read_text("utf-8"))

@@ -6,6 +6,7 @@ In HTML every text is escaped, unless it is `Html`, which only this module makes
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from bpe_pipeline.base.printable import UNBOUNDED, printable, wrapped
@@ -175,7 +176,12 @@ class Html(str):
 
 def escaped(*values: object) -> Html:
     """Concatenate values as text in HTML, also for use in attributes; `Html` is kept as it is."""
-    return Html("".join(value if isinstance(value, Html) else html.escape(printable(value)) for value in values))
+    return Html("".join([value if type(value) is Html else _escaped(str(value)) for value in values]))
+
+
+@lru_cache(4096)  # a page has the same names and classes hundreds of times
+def _escaped(text: str) -> str:
+    return html.escape(printable(text))
 
 
 def element(tag: str, *children: object, **attributes: object) -> Html:

@@ -1,7 +1,6 @@
 """The record of how a tokenizer cuts texts: one pass counts what every number in `definitions.py` is derived from.
 
-Nothing here divides. Sums add up over texts, so a record of several sources is the sum of theirs, and samples of the
-documents can be drawn again without encoding again.
+Nothing here divides. Sums add up over texts, so a record of several sources is the sum of theirs.
 """
 
 import re
@@ -19,8 +18,6 @@ from bpe_pipeline.reports.tokens import script_of_character
 
 Sums = dict[str, float]
 """What was counted, by name: whole numbers but for the sum of ratios that makes a mean over texts."""
-GROUPS = 64
-"""Documents are dealt to that many groups, which samples draw again; a document each, if there are no more."""
 _NUMBERS = re.compile("([0-9]+)")
 _IDENTIFIERS = re.compile("([A-Za-z_][A-Za-z0-9_]*)")
 _OPERATORS = re.compile(r"(\*\*|//|<<|>>|<=|>=|=>|==|!=|&&|\|\||\?:|[+\-*/=<>!&|^~%])")

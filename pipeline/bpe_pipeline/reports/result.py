@@ -132,8 +132,13 @@ class Facts(Result, Mapping[str, Any]):
         return [Rows(tuple(rows)), *(part for block in blocks for part in block.shown())]
 
 
+_OF_JSON = {str, int, float, bool, type(None)}
+
+
 def plain(value: Any) -> Any:
     """Return plain values, which JSON has, of a result: bytes in the letters of vocab.json, other things as text."""
+    if type(value) in _OF_JSON:  # most are; asking for abstract types takes long
+        return value
     if isinstance(value, bytes):
         return token_to_text(value)
     if isinstance(value, Mapping):

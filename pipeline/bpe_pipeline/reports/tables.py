@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
-from bpe_pipeline.reports.definitions import NUMBERS, TEXT, Number, reference_of
-from bpe_pipeline.reports.measure import FEWEST_SOURCES, Interval, TextMeasures
+from bpe_pipeline.reports.definitions import NUMBERS, TEXT, reference_of
+from bpe_pipeline.reports.measure import FEWEST_SOURCES, TextMeasures
 from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, same_text
 from bpe_pipeline.reports.parts import Items, Note, Part, Table
 from bpe_pipeline.reports.tokens import TokenGroup, readable
@@ -29,7 +29,7 @@ def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
     compared = [no_sample] if sample is None else [about_sample(sample), compared_table(numbers, sample)]
     losses = Items(f"Skipped or altered input ({len(skipped)})", tuple((kind, "") for kind in skipped))
     return {
-        "compared": [*compared, *embedding_tables(numbers), sizes(numbers.merged)],
+        "compared": [*compared, sizes(numbers.merged)],
         "parts": [
             *language_tables(numbers),
             *parallel_tables(numbers),
@@ -87,32 +87,19 @@ def _measures(
 
 
 def all_numbers(numbers: Numbers, sample: Sample) -> Table:
-    """Every number that can be said of the sample and the vocabularies, and what a tokenizer differs by."""
-    against = [one.against for one in sample.tokenizers if one.against is not None]
+    """Every number that can be said of the sample and the vocabularies."""
     listed = [{**one.whole.numbers, **one.languages, **one.vocabulary} for one in sample.tokenizers]
     rows = [
-        (
-            f"{number.title} ({name})",
-            *(number.shown(one[name]) if name in one else None for one in listed),
-            *(_between(number, one.differences.get(name)) for one in against),
-        )
+        (f"{number.title} ({name})", *(number.shown(one[name]) if name in one else None for one in listed))
         for name, number in NUMBERS.items()
         if any(name in one for one in listed)
     ]
-    if against:
+    if against := [one.against for one in sample.tokenizers if one.against is not None]:
         nsl = NUMBERS["nsl"]
         ratios = (nsl.shown(one.nsl[""]) if one.nsl else None for one in against)
-        rows.insert(0, (f"{nsl.title} (nsl)", "", *ratios, *(_between(nsl, one.interval) for one in against)))
-    names = [name for name, _ in numbers.tokenizers]
+        rows.insert(0, (f"{nsl.title} (nsl)", "", *ratios))
     note = "In brackets the name in JSON and gates; the reference page of numbers defines each."
-    if against:
-        note += " Less: what this tokenizer has less the other one, in 95 % of the samples of the documents, if many."
-    headers = ("number", *names, *(f"less {name}" for name in names[1:]))
-    return Table("All numbers of the sample", headers, tuple(rows), note)
-
-
-def _between(number: Number, limits: Interval | None) -> str:
-    return "" if limits is None else " to ".join(map(number.shown, limits))
+    return Table("All numbers of the sample", ("number", *(name for name, _ in numbers.tokenizers)), tuple(rows), note)
 
 
 def compared_table(numbers: Numbers, sample: Sample) -> Table:
@@ -225,16 +212,6 @@ def fallback_table(numbers: Numbers) -> Table:
     headers = ("text", *(name for name, _ in numbers.tokenizers))
     table = _across("Single bytes by language", headers, rows, note, 1, -1)
     return replace(table, forms=dict.fromkeys(table.better, ".1%"))
-
-
-def embedding_tables(numbers: Numbers) -> list[Table]:
-    """Parameters of the embedding, and of one with an output layer of its own, if a hidden size is named."""
-    if (hidden := numbers.hidden_size) is None:
-        return []
-    names = [*numbers.tokenizers, *((reference.name, reference.vocab_size) for reference in numbers.references)]
-    rows = tuple((name, size, size * hidden, 2 * size * hidden) for name, size in names)
-    headers = ("tokenizer", "vocabulary", "parameters, tied", "parameters, untied")
-    return [Table(f"Embedding for a hidden size of {hidden:,}", headers, rows)]
 
 
 def special_token_table(numbers: Numbers) -> Table:

@@ -18,7 +18,7 @@ PARTIAL, SPACE, DIGITS, SIGNS, SEVERAL = (
     *("part of a character", "white space", "digits", "punctuation and symbols", "several scripts"),
 )
 _SHARED = "shared by scripts"
-KINDS = frozenset({_SHARED, SPACE, DIGITS, SIGNS})  # of characters that are no letters of one script
+_KINDS = frozenset({_SHARED, SPACE, DIGITS, SIGNS})  # of characters that are no letters of one script
 _NAMES = {"CJK": "Han", "IDEOGRAPHIC": "Han", "KANGXI": "Han", "COMBINING": _SHARED, "MODIFIER": _SHARED}
 _SIGNS_AS_LETTERS = (
     "ANGSTROM BLACK CARON DOUBLE EULER FEMININE INFORMATION KELVIN MASCULINE MATHEMATICAL MICRO OHM PLANCK SCRIPT "
@@ -245,7 +245,7 @@ def script_of(text: str) -> str:
             return SPACE
         return "Latin" if text.lower() != text.upper() else DIGITS if any(map(str.isdigit, text)) else SIGNS
     scripts = {script_of_character(character) for character in text}
-    letters = scripts - KINDS
+    letters = scripts - _KINDS
     if len(letters) == 1:
         return letters.pop()
     if letters:

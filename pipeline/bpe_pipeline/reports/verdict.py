@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bpe_pipeline.base.units import format_count, format_share
 from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
 from bpe_pipeline.reports.formulas import gini
-from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, SentenceTokens, same_text
+from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, SentenceTokens, same_text
 from bpe_pipeline.reports.result import Advice, prices
 from bpe_pipeline.reports.tokens import BROKEN, script_of_character
 
@@ -26,7 +26,7 @@ def verdict(
 
     skipped: input that was skipped or altered. answers: of extensions, which replace all but what held-out text says.
 
-    The size is recommended as `sweep` does without a model: the smallest one from which on no doubling saves 5 % of the
+    The size is recommended as `sweep` does: the smallest one from which on no doubling saves 5 % of the
     tokens of the training corpus.
     """
     lost = [one.partition(" (first: ")[0] for one in skipped]
@@ -57,10 +57,8 @@ def _rate(numbers: Numbers) -> str:
         kept = [1 - Fraction(one, max(text.bytes, 1)) for one, text in zip(lost, (mine, *theirs), strict=True)]
         compared = " and ".join(
             _against(mine.tokens * share, one.tokens * kept[0], *named)
-            + (f", for what {named[0]} keeps: it loses {bytes_lost:,} bytes" if bytes_lost else limits)
-            for one, share, bytes_lost, limits, named in zip(
-                theirs, kept[1:], lost[1:], _limits(numbers.sample), numbers.tokenizers[1:], strict=True
-            )
+            + (f", for what {named[0]} keeps: it loses {bytes_lost:,} bytes" if bytes_lost else "")
+            for one, share, bytes_lost, named in zip(theirs, kept[1:], lost[1:], numbers.tokenizers[1:], strict=True)
         )
         words.append(f"on the sample {compared}")
     if numbers.references and (sentences := sentences_of_corpus(numbers)):
@@ -70,12 +68,6 @@ def _rate(numbers: Numbers) -> str:
         compared = " and ".join(_against(own, tokens, *one) for tokens, one in zip(of_references, named, strict=True))
         words.append(f"on {format_count(len(sentences), 'sentences')} in scripts of this corpus {compared}")
     return "; ".join(words)
-
-
-def _limits(sample: Sample) -> list[str]:
-    """Return the limits of the difference to each other tokenizer, in words; empty with few documents."""
-    intervals = (one.against.interval for one in sample.tokenizers if one.against is not None)
-    return ["" if one is None else f" ({one[0] - 1:+.1%} to {one[1] - 1:+.1%})" for one in intervals]
 
 
 def _against(own: Fraction | int, other: Fraction | int, name: str, size: int) -> str:

@@ -13,13 +13,12 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline import __version__
 from bpe_pipeline.base.errors import OtherKindError, PipelineError, RunDirectoryError, UsageError, os_error_as
-from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
 from bpe_pipeline.storage import names_in as stored_names
 from bpe_pipeline.storage.atomic import json_text, make_directory, write_whole
@@ -37,8 +36,6 @@ MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
 COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
 _OF_RUN = (*RESULTS, "counts", PARTS, "counter.parquet", COARSE, LOG)
-STANDARD_INPUT = "stdin"  # where copies of standard input are; each is named by the digest of its content
-COPY = re.compile("input-([0-9a-f]{32})")
 
 
 def fingerprint(*parts: object) -> str:
@@ -115,26 +112,6 @@ class Directory:
             with contextlib.suppress(OSError):
                 (location / lock.LOCK).unlink()
                 location.rmdir()
-
-    @property
-    def copies(self) -> Location:
-        """Where copies of standard input are."""
-        return (self.location.absolute() if isinstance(self.location, Path) else self.location) / STANDARD_INPUT
-
-    def located(self, file: CorpusFile) -> CorpusFile:
-        """Return a file of the manifest, a copy with the path that it has now; `ValueError` for no copy's name."""
-        if not file.identity:
-            return file
-        name = file.identity.removeprefix(f"{STANDARD_INPUT}/")
-        if not COPY.fullmatch(name):
-            raise ValueError(f"{file.identity!r} is not the name of a copy of standard input")
-        return replace(file, path=str(self.copies / name))
-
-    def identified(self, file: CorpusFile) -> CorpusFile:
-        """Return a listed file, a copy with what it is called wherever the directory is moved."""
-        path = named(file.path)
-        is_copy = COPY.fullmatch(path.name) and path.parent == self.copies
-        return replace(file, identity=f"{STANDARD_INPUT}/{path.name}") if is_copy else file
 
     def require_lock(self) -> None:
         """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.base.printable import BYTE_ORDER
-from bpe_pipeline.corpus.fields import with_join
 from bpe_pipeline.corpus.file_list import read_list
 from bpe_pipeline.run.extensions import extensions
 from bpe_pipeline.run.options import RECORDS, TrainOptions, Values, add_records, flag_of
@@ -79,8 +78,6 @@ def make_options(
     checked = {name: parsed(records[name], value, spell) for name, value in given.items()}
     if (listed := checked.pop("files_from", None)) is not None:
         given_inputs = checked.get("inputs") or ()
-        if {"-"} & {*given_inputs} and str(listed) == "-":
-            raise UsageError(f"{spell('files_from')} -: standard input is an INPUT already; save the list to a file")
         checked["inputs"] = (*given_inputs, *parsed(records["inputs"], tuple(read_list(listed)), spell))
     if checked.get("part") is not None and checked.get("ray") is not None:
         raise UsageError(f"{spell('part')} and {spell('ray')} exclude each other: Ray shares the work itself; give one")
@@ -90,11 +87,6 @@ def make_options(
         and len(checked.setdefault("vocab_size", (256_000,))) > 1
     ):
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
-    if "text_join" in checked:
-        fields = checked.get("text_field", records["text_field"].default)
-        if "," not in fields:
-            raise UsageError(f"{spell('text_join')} joins several fields: name them with {spell('text_field')} a,b")
-        checked["text_field"] = with_join(fields, checked["text_join"])
     return kind(**checked)
 
 

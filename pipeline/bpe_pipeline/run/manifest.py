@@ -13,14 +13,13 @@ from typing import Any
 
 from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError
 from bpe_pipeline.base.machine import versions
-from bpe_pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, STANDARD_INPUT, Directory, fingerprint
+from bpe_pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.mixture import Mixture, Row, table_of
 from bpe_pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
 from bpe_pipeline.run.source import Source
-from bpe_pipeline.run.standard_input import remove_copies
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from bpe_pipeline.run.values import parse_weights
 from bpe_pipeline.storage import Location, existing, sha256_of
@@ -215,7 +214,7 @@ def load(location: Location) -> Run | None:
     if (document := directory.read_manifest()) is None:
         return None
     with directory.damage():
-        manifest = replace(stored(Manifest, document), plan=stored_plan(document, directory))
+        manifest = replace(stored(Manifest, document), plan=stored_plan(document))
         if (source := manifest.source) and source.chosen_by and source.kind not in choosers():
             raise RunDirectoryError(
                 f"{directory / RUN.manifest}: the merges are chosen by {source.kind!r}, which no installed package "
@@ -319,20 +318,18 @@ def unedited(run: Run, names: Iterable[str]) -> list[str]:
 
 
 def remove_partial(run: Run) -> None:
-    """Delete half-written files of killed processes, and copies of standard input that the run does not use."""
-    names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest, STANDARD_INPUT]
+    """Delete half-written files of killed processes."""
+    names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest]
     run.directory.remove_partial(names)
-    remove_copies(run.directory, [file.path for file in run.manifest.plan.files])
 
 
-def clear_counts(run: Run, keep: Iterable[str]) -> None:
-    """Delete a run's counters and log, but not its results, and of its copies of standard input all but `keep`."""
+def clear_counts(run: Run) -> None:
+    """Delete a run's counters and log, but not its results."""
     run.directory.remove(run.manifest.owned_counts())
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
-    remove_copies(run.directory, keep)
     with contextlib.suppress(RunDirectoryError):  # a damaged one lists no files that can be trusted
         if (coarse := load(run.coarse_location)) is not None:
-            clear_counts(coarse, ())
+            clear_counts(coarse)
             coarse.directory.remove([*RESULTS, RUN.manifest])
 
 

@@ -30,7 +30,6 @@ from bpe_pipeline.run.plan import (
     with_share,
 )
 from bpe_pipeline.run.runner import Runner
-from bpe_pipeline.run.standard_input import with_standard_input
 from bpe_pipeline.run.values import parse_added_tokens
 from bpe_pipeline.storage import named, same_location
 from bpe_pipeline.storage.atomic import make_directory
@@ -56,18 +55,15 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
             plan = stored.manifest.plan
             empty = (path for path in plan.empty if named(path).exists())
             options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
-    with with_standard_input(directory, options) as readable:
-        listing = list_corpus(
-            readable, runner.listener, directory, weighted=is_weighted(requested), may_be_empty=stored is not None
-        )
-        directory.refuse_corpus_inside(file.path for file in listing.files)
-        counting = with_share(requested.of_stage("count"), listing.files)
-        if stored is not None:
-            manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
-        if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
-            raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
-        new = Run(directory, Manifest(counting, cut_by(pattern_of(requested))))
-        return _planned(runner, new, stored, listing, requested)
+    listing = list_corpus(options, runner.listener, weighted=is_weighted(requested), may_be_empty=stored is not None)
+    directory.refuse_corpus_inside(file.path for file in listing.files)
+    counting = with_share(requested.of_stage("count"), listing.files)
+    if stored is not None:
+        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
+    if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
+        raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
+    new = Run(directory, Manifest(counting, cut_by(pattern_of(requested))))
+    return _planned(runner, new, stored, listing, requested)
 
 
 def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
@@ -101,11 +97,11 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
     if stored is None:
         if runner.part:  # the first process that has a plan decides for all
             return run if manifest.save(run, absent=True) else open_run(runner, directory, options)
-        return run if options.dry_run else replace_run(run, keep=[file.path for file in listing.files])
+        return run if options.dry_run else replace_run(run)
     other = (one.manifest.counter_fingerprint() for one in (run, stored))
     if added or len({*other}) > 1 or run.manifest.mixture != stored.manifest.mixture:
         if not added:
-            refuse_other_weights(stored, run.manifest)
+            refuse_other_weights(stored, run.manifest, options)
         run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
         manifest.save(run)
@@ -130,11 +126,11 @@ def _inputs_of(run: Run) -> tuple[tuple[str, ...], tuple[int, ...]]:
     return run.manifest.plan.inputs, run.manifest.plan.owners
 
 
-def replace_run(run: Run, keep: list[str], *, results: bool = False) -> Run:
+def replace_run(run: Run, *, results: bool = False) -> Run:
     """Delete the counts of the run in the directory, and its `results`, and save this run in its place."""
     if (old := manifest.load_undamaged(run.directory.location)) is not None:  # else new files replace them one by one
         old = manifest.remove_results(old) if results else old
-        manifest.clear_counts(old, keep)
+        manifest.clear_counts(old)
         listed = replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
         run = replace(run, manifest=listed)
     make_directory(run.directory / "counts")
@@ -155,10 +151,14 @@ def mixed(
     return replace(before, weights=(), mixture=mixture if str(mixture) else None)
 
 
-def refuse_other_weights(run: Run, new: Manifest) -> None:
-    """Raise `RunDirectoryError` if merges were learned from counts with other weights."""
-    if run.manifest.merging is not None and run.merges_path.exists():
-        manifest.refuse_other_options(run.directory, manifest.MERGING, run.manifest.mixing, new.mixing)
+def refuse_other_weights(run: Run, new: Manifest, options: CountOptions) -> None:
+    """Raise `RunDirectoryError` if merges were learned from counts with other weights. options: what asks for them."""
+    if run.manifest.merging is None or not run.merges_path.exists():
+        return
+    before, requested = run.manifest.mixing, new.mixing
+    if before != requested and options.temperature is not None:
+        requested["temperature"] = options.temperature  # also 1, which is stored as none
+    manifest.refuse_other_options(run.directory, manifest.MERGING, before, requested)
 
 
 def _refuse_another_corpus(directory: Directory) -> None:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, FrozenInstanceError, dataclass, fields, replace
 from fractions import Fraction
 from typing import Any, Literal, dataclass_transform
 
-from bpe_pipeline.base.units import parse_bytes, parse_pre_token_bytes, parse_whole_number
+from bpe_pipeline.base.units import parse_bytes, parse_whole_number
 from bpe_pipeline.pattern.presets import PRESETS
 from bpe_pipeline.pattern.token_rules import TokenRule
 from bpe_pipeline.run import values as read
@@ -23,7 +23,7 @@ from bpe_pipeline.run.stored import plain
 from bpe_pipeline.storage import Location, parse_location
 
 READING_OPTIONS = (  # where the text is and which of it is read, not what its pre-tokens are
-    *("input_format", "compression", "text_field"),
+    *("input_format", "text_field"),
     *("sample", "seed", "max_document_chars"),
 )
 _input, _vocabulary, _special, _shards, _order, _packing, _, _output, _resource, _other = IN_GROUPS
@@ -125,10 +125,6 @@ class CorpusOptions(WorkOptions):
         read.parse_one_of("auto", "text", "lines", "jsonl", "parquet", "arrow"),
         "format of all inputs; lines: each line is a document; auto: by content and name",
         advanced=True)
-    compression: str = _input("count", "auto", read.parse_one_of("auto", "none", "gzip", "zstd", "bzip2", "xz"),
-        "compression of all inputs; auto: by content", advanced=True)
-    pattern_timeout: int = _resource("run", 60, parse_whole_number(1, 1_000_000),
-        "stop if the regex package takes longer than this for a document, or a MiB of one", "SECONDS", advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
         "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)
@@ -140,11 +136,7 @@ class TextOptions(CorpusOptions):
     errors: str = _input("count", "replace", read.parse_one_of("replace", "strict", "skip"),
         "replace invalid UTF-8, stop there (strict), or skip its document", advanced=True)
     text_field: str = _input("count", "text", read.parse_text_field,
-        "field of JSON Lines, column of Parquet or Arrow with the text; a.b: b in a; a,b: both; jsonl=a,parquet=b: "
-        "by format", "NAME")
-    text_join: str | None = _input("run", None, read.parse_join,
-        "text between several fields, part of --text-field from then on; default: two line feeds", "TEXT",
-        advanced=True)
+        "field of JSON Lines, column of Parquet or Arrow with the text; a.b: b in a", "NAME")
     sample: float | int | None = _input("count", None, read.parse_sample,
         "take this share of the documents, or about SIZE of the files' bytes, by a hash of content and --seed",
         "SHARE|SIZE", keyword=float | int | str | None, advanced=True)
@@ -155,7 +147,7 @@ class TextOptions(CorpusOptions):
 
 
 class PreTokenOptions(Values):
-    """How text is split into pre-tokens."""
+    """Where text is cut."""
 
     special_tokens: tuple[str, ...] = _special("count", ("<|endoftext|>",), read.parse_special_tokens,
         "special token, which separates documents", "TEXT",
@@ -167,14 +159,11 @@ class PreTokenOptions(Values):
         "others, which split numbers; or a regular expression", "NAME|REGEX",
         examples=lambda: PRESETS)
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
-        "Unicode normalization of the text before it is split; Qwen has nfc", advanced=True)
-    max_pre_token_bytes: int | None = _vocabulary("count", None, parse_pre_token_bytes,
-        "split pre-tokens longer than this while counting; the tokenizer itself does not", "SIZE", advanced=True)
-    pattern_timeout: int = as_in(CorpusOptions, "pattern_timeout")
+        "Unicode normal form of the text before it is split; Qwen has nfc", advanced=True)
 
 
 class ImportOptions(OutputOptions, PreTokenOptions):
-    """Of `import-counts`: what split the text into pre-tokens."""
+    """Of `import-counts`: what cut the pre-tokens."""
 
 
 class MixtureOptions(Values):
@@ -315,8 +304,6 @@ class EncodeFilesOptions(TextOptions):
 
     documents: str = _shards("encode", "separator", read.parse_one_of("separator", "offsets"),
         "mark the end of a document by the separator after it, or by offsets in a file", "NAME", advanced=True)
-    complement: bool = _input("encode", False, read.parse_flag, "take the documents that --sample leaves out",
-        advanced=True)
     separator: str | None = _shards("encode", None, read.parse_text,
         "special token after each document; default: the separator of the training corpus", "TEXT", advanced=True)
     special_tokens_in_text: str = _shards("encode", "tokens", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),

@@ -13,7 +13,7 @@ from bpe_pipeline.run.options import PreTokenOptions, TrainOptions
 
 def pattern_of(options: PreTokenOptions) -> CompiledPattern:
     """Return the pattern that cuts the corpus."""
-    return _compiled(options.pattern, options.pattern_timeout, options.normalize == "nfc")
+    return _compiled(options.pattern, options.normalize == "nfc")
 
 
 def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
@@ -28,7 +28,7 @@ def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
         )
     preset = superword_presets().get(options.superword_pattern)
     expression = preset.expression if preset else options.superword_pattern
-    return _compiled(expression, options.pattern_timeout, options.normalize == "nfc")
+    return _compiled(expression, options.normalize == "nfc")
 
 
 def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
@@ -37,8 +37,8 @@ def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
 
 
 @cache
-def _compiled(expression: str, timeout_s: int, nfc: bool) -> CompiledPattern:
-    return replace(compile_pattern(expression, timeout_s=timeout_s), nfc=nfc)
+def _compiled(expression: str, nfc: bool) -> CompiledPattern:
+    return replace(compile_pattern(expression), nfc=nfc)
 
 
 def on_regex(pattern: CompiledPattern) -> bool:

@@ -159,13 +159,13 @@ class Plan:
                     f"{directory} holds another run: its corpus has {known.path}, which is not among the inputs now; "
                     f"{remedy}"
                 )
-            same_time = known.identity or file is None or file.mtime_ns == known.mtime_ns
+            same_time = file is None or file.mtime_ns == known.mtime_ns
             if file is None or (file.size, file.digest) != (known.size, known.digest) or not same_time:
                 shrank = f": it shrank from {known.size} bytes to 0" if empty else ""
                 raise RunDirectoryError(
                     f"{known.path} changed since {directory} was planned{shrank}; restore it, {remedy}"
                 )
-            if 0 != known.ctime_ns != file.ctime_ns and not known.identity:
+            if 0 != known.ctime_ns != file.ctime_ns:
                 touched.append(known.path)
         if touched:
             text = f"{len(touched):,} of {format_count(len(self.files), 'files')} were written, moved or given other "
@@ -222,26 +222,25 @@ def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None
 
 def dependencies_of(file: CorpusFile) -> list[str | int]:
     """Return what the text of a file depends on."""
-    return [file.identity or file.path, file.size, file.digest, file.format, file.compression]
+    return [file.path, file.size, file.digest, file.format, file.compression]
 
 
-def stored_plan(document: Mapping[str, object], directory: Directory) -> Plan:
-    """Return the plan in a manifest of this directory; raises `KeyError`, `TypeError` or `ValueError` for damage."""
-    plan = stored(Plan, document)
-    return replace(plan, files=tuple(map(directory.located, plan.files))).checked()
+def stored_plan(document: Mapping[str, object]) -> Plan:
+    """Return the plan in a manifest; raises `KeyError`, `TypeError` or `ValueError` for damage."""
+    return stored(Plan, document).checked()
 
 
 def list_corpus(
     options: CorpusOptions,
     listener: Listener,
-    directory: Directory | None = None,
     *,
     weighted: bool = False,
     may_be_empty: bool = False,
 ) -> Listing:
-    """List the files of a corpus; raises as `find_files` does. directory: may hold copies of standard input."""
+    """List the files of a corpus; raises as `find_files` does."""
     text_field = options.text_field if isinstance(options, TextOptions) else ""
-    requested = FileType(options.input_format, options.compression, text_field)
+    keeps_mark = options.input_format == "lines" and getattr(options, "special_tokens_as_text", False)
+    requested = FileType(options.input_format, text_field, keeps_mark)
     listing = find_files(options.inputs, requested, exclude=options.exclude or (), may_be_empty=may_be_empty)
     if listing.repeated and weighted:
         twice = (options.inputs or ())[listing.repeated[0]]
@@ -270,7 +269,7 @@ def list_corpus(
     ):
         if paths and options.inputs:
             listener(Notice("warning", f"{format_count(len(paths), kind)} {what}: {_shown(paths)}"))
-    return listing if directory is None else replace(listing, files=tuple(map(directory.identified, listing.files)))
+    return listing
 
 
 def _shown(paths: Sequence[str]) -> str:
@@ -296,15 +295,13 @@ def corpus_bytes(files: Sequence[CorpusFile]) -> int:
 def with_share(options: Mapping[str, Any], files: Sequence[CorpusFile]) -> dict[str, Any]:
     """Return options with the share of documents that a size means in `--sample`: of the bytes of these files.
 
-    A seed of nothing that is chosen is 0. Raises `UsageError` for the complement of all documents.
+    A seed of nothing that is chosen is 0.
     """
     if "sample" not in options:
         return {**options}
     if isinstance(sample := options["sample"], int):
         total = corpus_bytes(files)
         sample = sample / total if sample < total else None
-    if options.get("complement") and sample is None:
-        raise UsageError("--complement takes the documents that --sample leaves out: give a --sample that leaves some")
     chooses = sample or options.get("shuffle") or options.get("weights")
     return {**options, "sample": sample, "seed": options["seed"] if chooses else 0}
 

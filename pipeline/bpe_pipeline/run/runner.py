@@ -23,7 +23,6 @@ from bpe_pipeline.run.directory import LOG, RUN, Directory, Kind, new_directory
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from bpe_pipeline.run.options import OutputOptions, PartOptions, Values, WorkOptions
 from bpe_pipeline.run.parts import Part, part_of
-from bpe_pipeline.run.standard_input import NAME, removed_if_refused
 from bpe_pipeline.run.workers import thread_count, worker_count
 from bpe_pipeline.storage.atomic import appendable
 from bpe_pipeline.storage.holders import part_file
@@ -186,7 +185,7 @@ class Runner:
 
     @contextlib.contextmanager
     def logged(self, directory: Directory, options: Values, remove_partial: Callable[[], None]) -> Iterator[None]:
-        """Write what happens into the directory's log; delete a copy of standard input whose text the block refuses.
+        """Write what happens into the directory's log.
 
         `remove_partial`, which deletes what killed processes left, is called before and, if attempts failed, after it.
         """
@@ -196,7 +195,7 @@ class Runner:
             directory.separate_log()
         else:  # others write at the same time
             log = part_file(directory.location, str(self.part), "log")
-        with appendable(log) as path, log_to(path), removed_if_refused(directory):
+        with appendable(log) as path, log_to(path):
             if self.part is None:
                 _append(path, directory.take_logs_of_parts())
             _log.info("%s", without_secrets(str(options)))
@@ -277,10 +276,8 @@ def _part_of(options: OutputOptions) -> Part | None:
     """Return the part that the options ask for; `UsageError` for what parts cannot do."""
     if not isinstance(options, PartOptions) or options.part is None:
         return None
-    inputs = getattr(options, "inputs", None) or ()
     refuse_if(
         (options.output is None, "--part: every process would make a run of its own; give --output"),
         (options.overwrite, "--part with --overwrite: every process would start again; remove the directory instead"),
-        (NAME in inputs, "--part cannot read standard input, which one process would use up: name files"),
     )
     return part_of(options.part)

@@ -96,7 +96,7 @@ def _one_of(is_member: Callable[[Any], bool], value: object) -> Any:
 
 def _typed(kind: type, value: Any) -> Any:
     if kind is float and type(value) is int:
-        return float(value)
+        return value  # a count among measures stays a whole number: what is read back is shown as it was
     if type(value) is not kind:
         raise ValueError(f"{shown(value)} is not of type {kind.__name__}")
     return value

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bpe_pipeline.base.errors import unfit
 from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.base.units import THOUSANDS, parse_bytes, parse_whole_number
-from bpe_pipeline.corpus.fields import fields_of
 from bpe_pipeline.pattern.token_rules import TokenRule
 from bpe_pipeline.run.ids import MAX_IDS, check_special_tokens
 from bpe_pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
@@ -88,15 +87,11 @@ def parse_ray(value: object) -> str | None:
 
 
 def parse_text_field(value: object) -> str:
-    """Read the name of a field; `a.b` is the field b within the field a; `a,b` and `jsonl=a` as `fields_of` does."""
+    """Read the name of a field; `a.b` is the field b within the field a."""
     name = parse_text(value)
-    fields_of(name)
+    if "" in name.split("."):
+        raise ValueError("the name of a field, such as text or page.body")
     return name
-
-
-def parse_join(value: object) -> str:
-    """Read a text, which may be empty."""
-    return "" if value == "" else parse_text(value)
 
 
 def parse_texts(value: object) -> tuple[str, ...]:
@@ -175,7 +170,7 @@ def parse_first_stage(value: object) -> int | str:
     try:
         return parse_whole_number(1, MAX_IDS)(value)
     except ValueError as error:
-        expected = f"{error.args[0]}, or a share such as 80% (superwords for a tokenizer: extend --superword-pattern)"
+        expected = f"{error.args[0]}, or a share such as 80%"
         raise ValueError(expected, *error.args[1:]) from None
 
 

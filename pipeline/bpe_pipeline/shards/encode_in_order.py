@@ -78,7 +78,7 @@ def _write(
     """Write the ids of the chunks that are not written."""
     plan, first = encoding.plan, writer.position.chunk
     has_parts = any(existing([part.path for part in encoding.parts()[first:]]))
-    if runner.nodes or has_parts or on_regex(model.pattern) or model.is_prepared:
+    if runner.nodes or has_parts or on_regex(model.pattern) or model.is_rewritten:
         with closing(_ids_by_workers(runner, encoding, model, options, workers, writer)) as made:
             writer.write(made, workers.grant.count)
         return

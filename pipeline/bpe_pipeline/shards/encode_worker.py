@@ -125,7 +125,7 @@ def make_ids(
         [],
         separator=task.separator,
         separators=task.separators,
-        judged=task.judge.drops_documents and not model.is_prepared,  # prepared text was judged before
+        judged=task.judge.drops_documents and not model.is_rewritten,  # prepared text was judged before
         front=task.front,
         behind=task.behind,
     )
@@ -135,10 +135,10 @@ def make_ids(
         texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
         special = {text: ids_of[text] for text in texts}
         ids.recognise(list(special.values()))
-        if model.is_prepared:
+        if model.is_rewritten:
             feeding: _Feeding = _PreparedFeeding(part, model, special, cutter, ids, sink)
         else:
-            feeding = _Feeding(part, cutter, ids, ids, sink, part.tokens)
+            feeding = _Feeding(part, cutter, ids, ids, sink, part.tokens, model.counting_pattern.form)
 
         def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
             in_text.enter(FileSpan(file, start, stop))
@@ -184,9 +184,10 @@ class _Feeding(_core.ChunkCounter):
         ids: _core.ChunkIds,
         sink: Sink,
         tokens: tuple[list[bytes], list[bytes]],
+        form: _core.NormalForm | None = None,
     ) -> None:
         options: dict[str, Any] = {"judge": task.judge, "budget_bytes": task.budget_bytes, "sink": pre_tokens}
-        super().__init__(cutter, tokens[0], added_tokens=tokens[1], **options)
+        super().__init__(cutter, tokens[0], added_tokens=tokens[1], form=form, **options)
         self._ids, self._sink, self._task = ids, sink, task
         self.around_bytes = 0  # of white space that added tokens take, without what was put in front of text
 

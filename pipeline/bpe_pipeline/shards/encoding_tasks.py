@@ -93,7 +93,7 @@ def task_of(
     behind = model.behind[:-1] if once else model.behind
     return partial(
         kind,
-        pattern=replace(model.pattern, timeout_s=options.pattern_timeout),
+        pattern=model.pattern,
         text_field=options.text_field,
         special_tokens=separating_tokens(model, separator),
         ending=int(separator is not None),

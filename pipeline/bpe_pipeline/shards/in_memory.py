@@ -9,6 +9,7 @@ from typing import Any
 from bpe_pipeline.base.events import Notice, warn_of
 from bpe_pipeline.corpus.skipped_or_altered import Tallies, fail_on_loss_error, in_words, warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.options import EncodeFilesOptions
 from bpe_pipeline.run.patterns import on_regex, slowness
@@ -81,6 +82,8 @@ def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
             ends.extend(first + end for end in block[1])
     if values.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
+    if not ends:
+        raise no_text_error("encode", total.losses, total.not_taken)
     for warning in (*warnings_of(total.losses), *planning.warnings_of(model, values, total, len(ends), plan)):
         warn_of(Notice("warning", warning))
     whole = memoryview(ids).cast(ID_CODES[id_bytes])

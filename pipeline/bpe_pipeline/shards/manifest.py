@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError, UsageError
-from bpe_pipeline.run import standard_input
-from bpe_pipeline.run.directory import LOG, STANDARD_INPUT, Directory, Kind, fingerprint
+from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
@@ -238,11 +237,11 @@ def load(directory: Directory) -> Encoding | None:
         options = with_defaults(stored(dict[str, Any], document["options"]))
         names = stored(tuple[str, ...], document["shards"])
         check_names(names, shard_format(options["shard_format"]), _single_of(directory.location.name))
-        return Encoding(directory, options, stored_plan(document, directory), names)
+        return Encoding(directory, options, stored_plan(document), names)
 
 
-def remove_all(encoding: Encoding, keep: list[str]) -> None:
-    """Delete every file of an encoding but its manifest; of its copies of standard input all but `keep`."""
+def remove_all(encoding: Encoding) -> None:
+    """Delete every file of an encoding but its manifest."""
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists more where it was written last
         result = load_result(encoding.result)
@@ -251,20 +250,18 @@ def remove_all(encoding: Encoding, keep: list[str]) -> None:
     encoding.home.remove([encoding.result.name, *names])
     encoding.remove_working()
     encoding.directory.remove([LOG])
-    standard_input.remove_copies(encoding.directory, keep)
 
 
 def remove_working_directory(encoding: Encoding) -> None:
     """Delete what is left in the directory of a finished single file; the lock removes the directory."""
     encoding.directory.remove([LOG])
-    standard_input.remove_copies(encoding.directory, ())
     encoding.directory.remove([SHARDS.manifest])  # last: without it, the others are somebody else's
 
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
     working = [*encoding.owned_parts(), *itertools.chain(*encoding.owned_dealt())]
-    encoding.directory.remove_partial([SHARDS.manifest, *working, STANDARD_INPUT])
+    encoding.directory.remove_partial([SHARDS.manifest, *working])
     encoding.home.remove_partial([encoding.result.name, *encoding.shards])
 
 

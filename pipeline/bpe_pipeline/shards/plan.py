@@ -36,7 +36,6 @@ from bpe_pipeline.run.parts import processes
 from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights, with_share
 from bpe_pipeline.run.runner import Runner
-from bpe_pipeline.run.standard_input import with_standard_input
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoded_corpus import load_result, single_names
@@ -164,33 +163,32 @@ def open_encoding(
     """Return the encoding that is requested: the stored one, or a new one with its plan, which `cut` makes."""
     stored = None if options.overwrite else shards.load(directory)
     weighted = isinstance(options, EncodeOptions) and options.weights is not None
-    with with_standard_input(directory, options) as reading:
-        listing = list_corpus(reading, runner.listener, directory, weighted=weighted, may_be_empty=stored is not None)
-        directory.refuse_corpus_inside(file.path for file in listing.files)
-        requested = with_share(requested, listing.files)
-        if stored is not None:
-            manifest.refuse_other_options(stored.output, "encoding", stored.options, requested)
-            added = stored.plan.added_files(directory, listing, runner.listener)
-            if added:
-                raise RunDirectoryError(
-                    f"{stored.output} holds the shards of another corpus, without {added[0].path}; choose another "
-                    "--output, or start again with --overwrite"
-                )
-            return replace(stored, plan=stored.plan.reopened(listing))
-        directory.refuse_linked_directories()
-        if not options.overwrite:
-            directory.refuse_foreign_files()
-        plan = cut(listing)
-        encoding = Encoding(directory, requested, plan)
-        refuse_other_file(encoding, overwrite=options.overwrite)
-        if options.overwrite:
-            old = encoding if encoding.single else None  # a finished one has no directory
-            with suppress(RunDirectoryError):  # damaged: its list of files cannot be trusted
-                old = shards.load(directory) or old
-            if old is not None:
-                shards.remove_all(old, keep=[file.path for file in plan.files])
-        if shards.save(encoding, absent=bool(runner.part)):
-            return encoding
+    listing = list_corpus(options, runner.listener, weighted=weighted, may_be_empty=stored is not None)
+    directory.refuse_corpus_inside(file.path for file in listing.files)
+    requested = with_share(requested, listing.files)
+    if stored is not None:
+        manifest.refuse_other_options(stored.output, "encoding", stored.options, requested)
+        added = stored.plan.added_files(directory, listing, runner.listener)
+        if added:
+            raise RunDirectoryError(
+                f"{stored.output} holds the shards of another corpus, without {added[0].path}; choose another "
+                "--output, or start again with --overwrite"
+            )
+        return replace(stored, plan=stored.plan.reopened(listing))
+    directory.refuse_linked_directories()
+    if not options.overwrite:
+        directory.refuse_foreign_files()
+    plan = cut(listing)
+    encoding = Encoding(directory, requested, plan)
+    refuse_other_file(encoding, overwrite=options.overwrite)
+    if options.overwrite:
+        old = encoding if encoding.single else None  # a finished one has no directory
+        with suppress(RunDirectoryError):  # damaged: its list of files cannot be trusted
+            old = shards.load(directory) or old
+        if old is not None:
+            shards.remove_all(old)
+    if shards.save(encoding, absent=bool(runner.part)):
+        return encoding
     return open_encoding(runner, directory, options, requested, cut)  # another part's plan was first
 
 
@@ -240,7 +238,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     judge = DocumentJudge.of(vars(options))
     reading: dict[str, Any] = {"judge": judge, "ending": int(bool(separator)), "text_field": options.text_field}
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
-    if model.is_prepared:  # a stretch is prepared as a whole
+    if model.is_rewritten:  # a stretch is prepared as a whole
         cutting = replace(cutting, automaton=None, whole_documents=True)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import StorageError, unfit
 from bpe_pipeline.storage.remote import BY_FSSPEC
 from bpe_pipeline.storage.remote import Remote as Remote
@@ -120,6 +121,8 @@ def path_text(value: object) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
+        if (reason := system.undecodable(name)).startswith("has"):
+            raise ValueError(f"a path that can be read here; this one {reason}") from None
         raise ValueError("a path whose name is valid UTF-8: rename it") from None
     return name
 

@@ -68,7 +68,8 @@ def held(directory: Location, tell: Callable[[str], object] = str) -> Iterator[N
             leaving.callback(os.close, descriptor)
             if _is_ours(own, descriptor):
                 leaving.callback(os.ftruncate, descriptor, 0)
-                os.pwrite(descriptor, f"{identity():<{_IDENTITY_BYTES}}".encode(), 0)
+                with _writing(directory):
+                    os.pwrite(descriptor, f"{identity():<{_IDENTITY_BYTES}}".encode(), 0)
         with _writing(directory):
             _refuse_alone(directory, own)
             _refuse_parts(directory, own, tell)

@@ -24,6 +24,7 @@ _SAFE = "/:@!$&'()*+,;=~"  # characters that are not quoted in the path of a URI
 _FLAT = ("s3", "gcs", "abfs")  # stores without directories, in which an upload appears whole or not at all
 _LEAST_AHEAD, _MOST_AHEAD = 64 << 10, 8 << 20  # bytes
 BY_FSSPEC = ("fsspec+", "hf:")  # a query is part of an object's name, and no option of the file system
+_MARKED_PREFIX = "_$folder$"  # the end of Hadoop's name for a prefix
 _SMALL_BYTES = 256 << 10  # objects up to this size are read with one request
 _MAX_ATTEMPTS = 3
 _MAX_CHARACTERS = 240
@@ -131,6 +132,11 @@ class Remote:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
         return RemoteStatus(int(info.size), int(info.mtime_ns or 0))
 
+    def marks_prefix(self) -> bool:
+        """Return whether it is an object without a byte that stands for the prefix of its name."""
+        info = self._info()
+        return bool(info.is_file and not info.size and self.children())
+
     def read_bytes(self) -> bytes:
         """Return the whole object."""
         with self._opened() as (filesystem, path), filesystem.open_input_file(path) as file:
@@ -167,7 +173,10 @@ class Remote:
                 filesystem.create_dir(path, recursive=True)
 
     def children(self, *, recursive: bool = False) -> list[Child]:
-        """Return the entries (`recursive`: at all depths), sorted by the components of their keys."""
+        """Return the entries (`recursive`: at all depths), sorted by the components of their keys.
+
+        Objects without a byte by which programs mark a prefix (`x` next to `x/...`, `x_$folder$`) are none.
+        """
         from pyarrow import fs
 
         with self._opened() as (filesystem, path):
@@ -176,7 +185,12 @@ class Remote:
                 infos = filesystem.get_file_info(selector)
             except NotADirectoryError:  # an object, for the file systems that know the difference
                 infos = []
-        children = [Child(info.path.removeprefix(path).strip("/"), bool(info.is_file)) for info in infos]
+        prefixes = {info.path for info in infos if not info.is_file}
+        children = [
+            Child(info.path.removeprefix(path).removeprefix("/"), bool(info.is_file))
+            for info in infos
+            if not info.is_file or info.size or not (info.path in prefixes or info.path.endswith(_MARKED_PREFIX))
+        ]
         return sorted(children, key=lambda child: child.name.split("/"))
 
     def remove(self) -> None:

@@ -29,7 +29,7 @@ struct type_caster<bpe::DocumentJudge> {
   NB_TYPE_CASTER(bpe::DocumentJudge, const_name("DocumentJudge"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
     return read_fields(source, field("errors", value.errors), field("sample", value.sample), field("seed", value.seed),
-                       field("complement", value.complement), field("max_document_chars", value.max_document_chars));
+                       field("max_document_chars", value.max_document_chars));
   }
 };
 
@@ -71,9 +71,8 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 }
 
 void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_tokens,
-                  const std::vector<Text>& added_tokens, std::optional<bpe::DocumentJudge> judge,
-                  std::optional<size_t> max_pre_token_bytes, size_t window_bytes, std::optional<size_t> budget_bytes,
-                  nb::object spill, nb::object sink, nb::object form) {
+                  const std::vector<Text>& added_tokens, std::optional<bpe::DocumentJudge> judge, size_t window_bytes,
+                  std::optional<size_t> budget_bytes, nb::object spill, nb::object sink, nb::object form) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
@@ -81,7 +80,6 @@ void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_to
     self->spill(nb::find(*self));
   };
   const bpe::ChunkCounter::Options options{judge.value_or(bpe::DocumentJudge{}),
-                                           max_pre_token_bytes.value_or(0),
                                            window_bytes,
                                            budget_bytes.value_or(0),
                                            call_spill,
@@ -134,7 +132,6 @@ nb::dict statistics_of(const Counter& self) {
     noted[kind] = nb::make_tuple(input.count, input.offsets);
   };
   note("replacements", statistics.replacements), note("documents_skipped", statistics.documents_skipped);
-  note("pre_tokens_cut", statistics.pre_tokens_cut);
   result["noted"] = noted;
   add("left_out", statistics.left_out), add("cut", statistics.cut);
   return result;
@@ -181,16 +178,14 @@ void bind_counter(nb::module_& module) {
       "function from a document to its pre-tokens (slower).",
       nb::type_slots(counter_slots))
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
-           "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "max_pre_token_bytes"_a = nb::none(),
-           "window_bytes"_a = size_t{1} << 18, "budget_bytes"_a = nb::none(), "spill"_a = nb::none(),
-           "sink"_a = nb::none(), "form"_a = nb::none(),
-           nb::sig(
-               "def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
-               "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
-               "DocumentJudge | None = None, "
-               "max_pre_token_bytes: int | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, "
-               "spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, "
-               "form: NormalForm | None = None) -> None"),
+           "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "window_bytes"_a = size_t{1} << 18,
+           "budget_bytes"_a = nb::none(), "spill"_a = nb::none(), "sink"_a = nb::none(), "form"_a = nb::none(),
+           nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
+                   "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
+                   "DocumentJudge | None = None, "
+                   "window_bytes: int = 262144, budget_bytes: int | None = None, "
+                   "spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, "
+                   "form: NormalForm | None = None) -> None"),
            "added_tokens: cut out of the text as special tokens are, but separating no documents. "
            "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
            "which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to "

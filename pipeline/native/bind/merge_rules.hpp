@@ -8,7 +8,7 @@ namespace bpe {
 template <>
 inline constexpr std::array<std::string_view, 2> names_of<TieBreak>{"lowest-ids", "greatest-bytes"};
 
-// The rules of one side, with those about tokens, which all sides obey.
+// The rules that the engine obeys, with those about tokens.
 template <size_t N>
 std::vector<std::string> names_of_rules(const std::array<RuleName, N>& rules) {
   std::vector<std::string> names(rules.begin(), rules.end());

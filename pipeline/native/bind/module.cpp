@@ -8,7 +8,6 @@ void bind_merge(nanobind::module_& module);
 void bind_parity(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_documents(nanobind::module_& module);
-void bind_verify(nanobind::module_& module);
 
 NB_MODULE(_core, module) {
   // A traceback that lives until the interpreter ends may hold our objects; that leak is not worth a user's screen.
@@ -20,5 +19,4 @@ NB_MODULE(_core, module) {
   bind_parity(module);
   bind_encode(module);
   bind_documents(module);
-  bind_verify(module);
 }

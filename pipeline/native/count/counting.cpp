@@ -18,15 +18,13 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
       separators_(separators),
       options_(options),
       limit_(options.window_bytes) {
-  if (options_.max_pre_token_bytes && options_.max_pre_token_bytes < 4)
-    throw std::invalid_argument("max_pre_token_bytes must be at least 4, the longest character");
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();
   if (limit_ == 0 || limit_ > kMostGrowth) throw std::invalid_argument("window_bytes must be 1 byte to 256 MiB");
 }
 
 size_t ChunkCounter::bytes() const {
-  return capacity_ + normal_.capacity() + (known_ ? known_->bytes() : 0) + repaired_.capacity() * sizeof(Repaired) +
-         held_.capacity() + table_.bytes() + (open_document_ ? open_document_->bytes() : 0);
+  return capacity_ + normal_.capacity() + (known_ ? known_->bytes() : 0) + held_.capacity() + table_.bytes() +
+         (open_document_ ? open_document_->bytes() : 0);
 }
 
 void ChunkCounter::clear_counts() {
@@ -35,7 +33,7 @@ void ChunkCounter::clear_counts() {
 }
 
 bool ChunkCounter::fits(size_t window_bytes, size_t table_bytes) const {
-  const size_t to_write = longest_ * (kPreTokenCopies - kUncutCopies - 1);
+  const size_t to_write = longest_ * kWrittenCopies;
   return window_bytes + held_.capacity() + normal_.capacity() + (known_ ? known_->bytes() : 0) + table_bytes +
              (open_document_ ? open_document_->bytes() : 0) + to_write <=
          options_.budget_bytes;
@@ -67,7 +65,6 @@ void ChunkCounter::reserve_pre_tokens(size_t start, size_t pre_tokens, PreTokenT
       longest = std::max<size_t>(longest, ends_[i] - at);
       at = ends_[i];
     }
-    if (options_.max_pre_token_bytes) longest = std::min(longest, options_.max_pre_token_bytes);
     if (longest * kPreTokenCopies > options_.budget_bytes)
       throw OutOfBudget{offset_of(std::min(start, size_)), longest};
     if (longest > longest_) {
@@ -162,13 +159,6 @@ void ChunkCounter::check_text(bool end) {
   }
 }
 
-// The offset, in all that was fed, of a position in the window.
-uint64_t ChunkCounter::fed_offset(size_t at) const {
-  const auto behind = std::upper_bound(repaired_.begin(), repaired_.end(), at,
-                                       [](size_t wanted, const Repaired& repaired) { return wanted < repaired.at; });
-  return behind == repaired_.begin() ? front_offset_ + at : behind[-1].offset + (at - behind[-1].at);
-}
-
 // Rewrites the window from `from`, where no valid character starts, to its end.
 void ChunkCounter::repair_text(size_t from, bool end) {
   const std::vector<uint8_t> raw(text_.get() + from, text_.get() + size_);
@@ -181,7 +171,6 @@ void ChunkCounter::repair_text(size_t from, bool end) {
     statistics_.invalid_bytes += part.size;
     append(kReplacement, sizeof kReplacement);
     at += part.size;
-    if (options_.max_pre_token_bytes) repaired_.push_back({size_, checked_offset_ + at});
     const size_t valid = valid_utf8_prefix(raw.data() + at, raw.size() - at);
     append(raw.data() + at, valid);
     at += valid;
@@ -194,11 +183,6 @@ void ChunkCounter::repair_text(size_t from, bool end) {
 // What is not yet counted moves to the front of the window; the window can take at least as much again.
 void ChunkCounter::move_to_front() {
   const size_t rest = size_ - begin_;
-  if (options_.max_pre_token_bytes) {
-    front_offset_ = fed_offset(begin_);
-    std::erase_if(repaired_, [this](const Repaired& repaired) { return repaired.at <= begin_; });
-    for (Repaired& repaired : repaired_) repaired.at -= begin_;
-  }
   if (rest) std::memmove(text_.get(), text_.get() + begin_, rest);
   size_ = rest;
   searched_ -= std::min(searched_, begin_);
@@ -221,9 +205,7 @@ void ChunkCounter::check_rest(size_t rest, uint64_t offset) const {
   if (rest > (automaton_ ? kMaxPieceBytes : 3 * kMaxPieceBytes))
     throw std::length_error(automaton_ ? "a pre-token is longer than the limit of 1 GiB"
                                        : "a document is longer than the limit of 3 GiB for patterns run by `regex`");
-  const size_t copies = options_.sink                  ? options_.sink->pre_token_copies()
-                        : options_.max_pre_token_bytes ? kUncutCopies
-                                                       : kPreTokenCopies;
+  const size_t copies = options_.sink ? options_.sink->pre_token_copies() : kPreTokenCopies;
   if (options_.budget_bytes && rest > plain_window() / 2 && rest * copies > options_.budget_bytes)
     throw OutOfBudget{offset, rest};
 }
@@ -268,11 +250,9 @@ void ChunkCounter::finish_document(size_t limit) {
     }
     if (options_.sink) options_.sink->keep();
     statistics_.pre_tokens += counted_;
-    statistics_.pre_tokens_cut.count += cut_;
     if (!continues_) ++statistics_.documents;
   }
-  counted_ = cut_ = consumed_ = 0;
-  cuts_noted_ = statistics_.pre_tokens_cut.offsets.size();
+  counted_ = consumed_ = 0;
   in_document_ = continues_ = false;
 }
 
@@ -283,8 +263,7 @@ void ChunkCounter::drop_text(size_t limit) {
     open_document_.reset();
     normal_.clear();
     if (options_.sink) options_.sink->drop();
-    counted_ = cut_ = 0;
-    statistics_.pre_tokens_cut.offsets.resize(cuts_noted_);
+    counted_ = 0;
     dropping_ = true;
   }
   begin_ = limit;
@@ -333,7 +312,6 @@ void ChunkCounter::cut_text(const uint8_t* text, size_t& begin, size_t limit, bo
 
 // Adds `pre_tokens` pre-tokens of `text`, which follow one another from `start` and end at ends_.
 void ChunkCounter::count_pre_tokens(const uint8_t* text, size_t start, size_t pre_tokens, PreTokenTable& table) {
-  const auto in_window = [&](size_t at) { return text == text_.get() ? at : begin_; };  // of the copy about
   counted_ += pre_tokens;
   if (options_.sink) {
     if (pre_tokens) options_.sink->pre_tokens(text, start, ends_.data(), pre_tokens);
@@ -343,33 +321,7 @@ void ChunkCounter::count_pre_tokens(const uint8_t* text, size_t start, size_t pr
     return;
   }
   reserve_pre_tokens(start, pre_tokens, table);
-  if (options_.max_pre_token_bytes == 0) {
-    table.add_batch(text, start, ends_.data(), pre_tokens);
-    return;
-  }
-  std::array<uint32_t, PreTokenTable::kBatch> ends;
-  size_t filled = 0, from = start, at = start;
-  const auto emit = [&](size_t end) {
-    ends[filled++] = static_cast<uint32_t>(end);
-    at = end;
-    if (filled < ends.size()) return;
-    table.add_batch(text, from, ends.data(), filled);
-    from = at;
-    filled = 0;
-  };
-  for (size_t i = 0; i < pre_tokens; ++i) {
-    const size_t end = ends_[i];
-    if (end - at > options_.max_pre_token_bytes) {
-      ++cut_;
-      statistics_.pre_tokens_cut.add_offset(fed_offset(in_window(at)));
-    }
-    while (end - at > options_.max_pre_token_bytes) {
-      emit(character_start(text, at + options_.max_pre_token_bytes, end));
-      ++counted_;
-    }
-    emit(end);
-  }
-  table.add_batch(text, from, ends.data(), filled);
+  table.add_batch(text, start, ends_.data(), pre_tokens);
 }
 
 }  // namespace bpe

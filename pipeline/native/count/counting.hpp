@@ -36,7 +36,6 @@ struct DocumentJudge {
   ErrorPolicy errors = ErrorPolicy::replace;
   std::optional<double> sample;                // the share of documents to take, by a hash of their bytes; none: all
   uint64_t seed = 0;                           // of the hash
-  bool complement = false;                     // take the others
   std::optional<uint64_t> max_document_chars;  // of a document, its first characters
 
   // Whether a document may be dropped when its end is reached: then its pre-tokens wait until it is known to be counted.
@@ -78,10 +77,10 @@ struct Noted {
   uint64_t count = 0;
   std::vector<uint64_t> offsets;
 
-  void add_offset(uint64_t offset) {
+  void add(uint64_t offset) {
+    ++count;
     if (offsets.size() < kExamples) offsets.push_back(offset);
   }
-  void add(uint64_t offset) { ++count, add_offset(offset); }
 };
 
 struct CountingStatistics {
@@ -92,7 +91,6 @@ struct CountingStatistics {
   uint64_t invalid_bytes = 0;  // that were replaced
   Noted replacements;          // U+FFFD put in
   Noted documents_skipped;
-  Noted pre_tokens_cut;  // longer than max_pre_token_bytes
   // Documents not in the sample, and of others what is beyond max_document_chars: how many, their bytes and characters,
   // which are bytes that can start one.
   std::array<uint64_t, 3> left_out{}, cut{};
@@ -104,8 +102,6 @@ class ChunkCounter {
   using DocumentCutter = std::function<void(const uint8_t* text, size_t size, const std::function<void(size_t)>& emit)>;
   struct Options {
     DocumentJudge judge;
-    size_t max_pre_token_bytes =
-        0;  // 0: no limit; otherwise at least 4, and longer pre-tokens are cut between characters
     size_t window_bytes = size_t{1} << 18;
     size_t budget_bytes = 0;           // 0: no limit
     std::function<void()> spill;       // writes what the table holds elsewhere; it is empty after
@@ -114,7 +110,7 @@ class ChunkCounter {
   };
   // A long pre-token is in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.
-  static constexpr size_t kPreTokenCopies = 7, kUncutCopies = 3;
+  static constexpr size_t kPreTokenCopies = 7, kWrittenCopies = 3;
 
   // Exactly one of `automaton` (which must outlive this) and `cut_document`. Only the first `separators` of the special
   // tokens separate documents.
@@ -168,7 +164,6 @@ class ChunkCounter {
   void process(bool end);
   void check_text(bool end);
   void repair_text(size_t from, bool end);
-  uint64_t fed_offset(size_t at) const;
   void move_to_front();
   void continue_document(size_t limit);
   void finish_document(size_t limit);
@@ -196,8 +191,8 @@ class ChunkCounter {
   Options options_;
   PreTokenTable table_;
   std::unique_ptr<PreTokenTable> open_document_;  // skip: pre-tokens of a document that is not yet known to be valid
-  size_t longest_ = 0;  // bytes of a pre-token in the table, at the most, where pre-tokens are long
-  uint64_t counted_ = 0, cut_ = 0, consumed_ = 0;  // of the current document: pre-tokens, cut pre-tokens, bytes
+  size_t longest_ = 0;                   // bytes of a pre-token in the table, at the most, where pre-tokens are long
+  uint64_t counted_ = 0, consumed_ = 0;  // of the current document: pre-tokens, bytes
   CountingStatistics statistics_;
 
   // The window: [begin_, checked_) is valid text of the current document that is not yet counted, [checked_, size_) is
@@ -207,17 +202,8 @@ class ChunkCounter {
   size_t begin_ = 0, checked_ = 0, searched_ = 0;
   size_t invalid_ = npos;        // skip: the first invalid byte at or after begin_ that is known
   uint64_t checked_offset_ = 0;  // of text_[checked_] in all that was fed
-  // With max_pre_token_bytes, to find what was fed for a position in the window: the offset of text_[0], and each position
-  // after a repair with its offset, ascending. Between them nothing was changed.
-  struct Repaired {
-    size_t at;
-    uint64_t offset;
-  };
-  uint64_t front_offset_ = 0;
-  std::vector<Repaired> repaired_;
-  size_t cuts_noted_ = 0;     // of the offsets of pre_tokens_cut: those of finished documents
-  bool in_document_ = false;  // text of the current document has left the window
-  bool dropping_ = false;     // skip: the current document is invalid
+  bool in_document_ = false;     // text of the current document has left the window
+  bool dropping_ = false;        // skip: the current document is invalid
   bool continues_ = false;
   std::array<uint32_t, PreTokenTable::kBatch> ends_;
   std::vector<uint8_t> normal_;  // of the current document, before begin_: what is in the form and not yet counted

@@ -5,7 +5,7 @@
 // while it grows. A table is kept sparse while it is small, so that nearly every lookup ends at the first slot it looks at:
 // there a mispredicted branch costs more than the cache lines saved.
 // Invariant: a key is at its place or after it, with no free slot between.
-// Cost: 8 bytes and the value for each slot, two or four slots a pair; half of that where callers rehash() themselves.
+// Cost: 8 bytes and the value for each slot, two or four slots a pair.
 #pragma once
 #include <algorithm>
 
@@ -29,7 +29,6 @@ class PairHashTable {
   explicit PairHashTable(size_t slots) : slots_(slots) {}  // a power of two of them
   size_t used() const { return used_; }
   size_t slots() const { return slots_.size(); }
-  size_t bytes() const { return slots_.size() * sizeof(Slot); }
   static uint64_t hash(uint64_t key) {
     const uint64_t product = key * 0x9E3779B97F4A7C15u;
     return product ^ product >> 32;
@@ -72,44 +71,20 @@ class PairHashTable {
     const size_t pairs = used_ + more, wanted = std::max(std::min(4 * pairs, kSparseSlots), 2 * pairs);
     if (wanted > slots_.size()) rehash(std::bit_ceil(wanted));
   }
+
+ private:
+  static constexpr uint64_t kFree = UINT64_MAX;
+  static constexpr size_t kSparseSlots = size_t{1} << 15;
   void rehash(size_t slots) {
     PairHashTable other(slots);
     each([&](const Slot& slot) { other.at(slot.key()) = slot.value; });
     *this = std::move(other);
   }
-  // Erases in place what keep(slot) is false for: what follows moves up (Knuth 1973, 6.4, algorithm R).
-  template <class Keep>
-  void keep_if(Keep&& keep) {
-    for (size_t at = 0; at < slots_.size();)
-      if (slots_[at].is_free() || keep(slots_[at]))
-        ++at;
-      else
-        erase(at);
-  }
-  // All of it in order, without another table; this one is empty then.
-  std::vector<Slot> take_sorted() {
-    std::vector<Slot> sorted = std::move(std::exchange(*this, PairHashTable()).slots_);
-    std::erase_if(sorted, [](const Slot& slot) { return slot.is_free(); });
-    std::sort(sorted.begin(), sorted.end(), [](const Slot& a, const Slot& b) { return a.key() < b.key(); });
-    return sorted;
-  }
-
- private:
-  static constexpr uint64_t kFree = UINT64_MAX;
-  static constexpr size_t kSparseSlots = size_t{1} << 15;
   // Where a pair is, or the free slot where it belongs.
   size_t look(uint64_t key, size_t place) const {
     const Slot* const slots = slots_.data();
     while (slots[place].key() != key && !slots[place].is_free()) place = (place + 1) & (slots_.size() - 1);
     return place;
-  }
-  void erase(size_t hole) {
-    const size_t mask = slots_.size() - 1;
-    for (size_t at = (hole + 1) & mask; !slots_[at].is_free(); at = (at + 1) & mask)
-      if (((at - place_of(slots_[at].key())) & mask) >= ((at - hole) & mask))
-        slots_[std::exchange(hole, at)] = slots_[at];
-    slots_[hole] = {};
-    --used_;
   }
 
   std::vector<Slot> slots_;

@@ -33,8 +33,8 @@ void ChunkCounter::select(const uint8_t* bytes, size_t size, bool end) {
 // Reads what is taken of a document, as it was fed, and the separator that ends it, if one does.
 void ChunkCounter::judge_document(const uint8_t* text, size_t size, SpecialTokens::Match separator) {
   const DocumentJudge& judge = options_.judge;
-  const bool taken = !judge.sample || (detail::finish(hash64(text, size), judge.seed) <
-                                       static_cast<uint64_t>(std::ldexp(*judge.sample, 64))) != judge.complement;
+  const bool taken = !judge.sample || detail::finish(hash64(text, size), judge.seed) <
+                                          static_cast<uint64_t>(std::ldexp(*judge.sample, 64));
   uint64_t left = taken ? judge.max_document_chars.value_or(size) : 0;
   size_t stop = left < size ? 0 : size;
   for (; left != 0 && stop < size; --left) {
@@ -50,7 +50,7 @@ void ChunkCounter::judge_document(const uint8_t* text, size_t size, SpecialToken
   if (taken && separator && options_.sink) options_.sink->special_token(separator.id), options_.sink->keep();
   statistics_.special_tokens += static_cast<bool>(separator);
   const size_t passed = size - stop + (separator.end - separator.start);
-  checked_offset_ += passed, front_offset_ += passed;
+  checked_offset_ += passed;
   auto& [documents, bytes, characters] = taken ? statistics_.cut : statistics_.left_out;
   documents += stop < size, bytes += size - stop;
   for (; stop < size; ++stop) characters += (text[stop] & 0xC0) != 0x80;

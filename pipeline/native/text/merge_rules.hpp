@@ -1,5 +1,5 @@
-// MergeRules: which merges are right, whatever way they are found. A plain value: the merge engine and the replay of a
-// merge list (verify/) each list the rules that they obey; those about tokens are in token_state.hpp.
+// MergeRules: which merges are right, whatever way they are found. A plain value: the merge engine lists the rules that it
+// obeys; those about tokens are in token_state.hpp.
 #pragma once
 #include <tuple>
 
@@ -43,7 +43,7 @@ inline constexpr std::tuple kRuleFields{
 
 using RuleName = std::string_view;
 
-// The rules that one side obeys, by name; each is a field. Python refuses to load a core with a side that misses one.
+// The rules that the engine obeys, by name; each is a field. Python refuses to load a core that misses one.
 template <class... Names>
 consteval auto obeyed(Names... names) {
   const auto is_field = [](RuleName name) {

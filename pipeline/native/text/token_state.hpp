@@ -1,5 +1,5 @@
-// TokenState: what the rules about tokens know of one. The merge engine and the replay of a merge list (verify/) ask it which
-// tokens may be joined; the engine joins the states of two tokens, the replay takes the state of the bytes.
+// TokenState: what the rules about tokens know of one. The merge engine joins the states of two tokens and asks whether their
+// merge is allowed.
 //
 // Contract of a rule, with any tokens that it allows:
 //   1. joined(of(a), of(b)) is forbidden exactly if of(a + b) is.

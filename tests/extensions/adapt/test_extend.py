@@ -89,7 +89,7 @@ def test_merges_and_ids_are_those_of_the_definition(
     assert all(list(one.old_ids) == [base.ids[token] for token in base.merged(one.token)] for one in learned.new)
     encoders = old.encoder(), extended(old, learned).encoder()
     totals = [sum(len(one.encode_pre_tokens([pre_token])) * n for pre_token, n in counter.items()) for one in encoders]
-    assert [learned.before, learned.after] == totals
+    assert [learned.tokens[0], learned.after] == totals
     fires = {(base.ids.get(left), base.ids.get(right)) for left, right, _ in expected.merges}
     for text in (*texts, *counter):
         before, after = (one.encode_pre_tokens([text]) for one in encoders)
@@ -111,7 +111,7 @@ def test_the_table_of_new_tokens_has_a_row_a_token(tmp_path: Path) -> None:
     names = ["id", "token", "text", "left_id", "right_id", "count", "old_ids", "tokens_after"]
     row = [301, b"lowlow", "lowlow", 257, 257, 3, [257, 257], 12]
     assert pq.read_table(tmp_path / PLAN_NAME).to_pylist() == [dict(zip(names, row, strict=True))]
-    assert (learned.exhausted, learned.before, learned.after) == (True, 15, 12)
+    assert (learned.exhausted, learned.tokens[0], learned.after) == (True, 15, 12)
     write_table((_learn(SMALL, {"\u00e9\u00e8 x".encode(): 3}, 5, tmp_path), tmp_path))
     tokens, texts = (pq.read_table(tmp_path / PLAN_NAME)[name].to_pylist() for name in ("token", "text"))
     assert tokens[-1] == "\u00e9\u00e8 x".encode()
@@ -172,12 +172,11 @@ def test_what_only_separates_documents_is_no_token_and_no_text(base: Path, chunk
     assert "--split-at, if the tokenizer is not" in succeeded(run(*words)).stderr
     result = succeeded(run(*words, "--overwrite", "--split-at", "<|end_of_text|>", "--split-at", "<|eot|>"))
     assert "<|end_of_text|>" not in result.stderr
-    bpe_pipeline.export_counts(tmp_path / "run", tmp_path / "counts.parquet")
-    rows = pq.read_table(tmp_path / "counts.parquet").to_pydict()
+    counts = counter_files.read(tmp_path / "run" / "counter.parquet")
     expected = Counter(
         pre_token.encode() for part in parts for pre_token in bpe_pipeline.load(base).model.pattern.cut(part)
     )
-    assert dict(zip(rows["pre_token"], rows["count"], strict=True)) == expected
+    assert counts == expected
     assert "not without it" in refused(run(*words), 1)
     done = bpe_pipeline.extend(base, tmp_path / "run", add=30, output=tmp_path / "new")
     assert not any(b"end_of" in one.token for one in done.plan)
@@ -238,3 +237,12 @@ def test_tokenizers_in_published_shapes_are_counted_like_extended_and_pruned(sha
     for ours, name in zip(made, ("new", "less"), strict=True):
         theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / name / "tokenizer.json"))
         assert [ours.encode(text) for text in published.HARD] == [theirs.encode(text).ids for text in published.HARD]
+
+
+def test_a_run_of_another_pattern_is_refused_by_the_names_of_both(text: Path, tmp_path: Path) -> None:
+    bpe_pipeline.train(text, output=tmp_path / "base", vocab_size=300, pattern="o200k+digits1")
+    for pattern, shown in (("gpt2", "gpt2"), (r"\w+|\W+", "one without a name")):
+        bpe_pipeline.count(text, output=tmp_path / shown, pattern=pattern)
+        words = ["extend", tmp_path / "base", tmp_path / shown, "--add", 9, "--output", tmp_path / "new"]
+        line = refused(run(*words), 1)
+        assert f"the pattern is {shown} there and o200k+digits1 here; count the corpus with --like" in line

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
+import counter_files
 import numpy as np
 import pytest
 from command import refused, run, succeeded
 
-import bpe_pipeline
 from bpe_pipeline import Tokenizer
 
 END, THINK, PAD, WORDS = "<|endoftext|>", "<think>", "<|pad|>", "low lower"
@@ -37,9 +37,8 @@ def text(tmp_path: Path) -> Path:
 def test_counts_are_of_the_pre_tokens_and_documents_of_the_tokenizer(base: Path, text: Path, tmp_path: Path) -> None:
     done = succeeded(run("count", text, "--like", base, "--output", tmp_path / "run"))
     assert "20 documents" in done.stdout
-    bpe_pipeline.export_counts(tmp_path / "run", tmp_path / "counts.tsv")
-    counts = dict(line.split("\t") for line in (tmp_path / "counts.tsv").read_text().splitlines())
-    assert counts == dict.fromkeys(["slow", " lower", " low", " lowest"], "20")
+    counts = counter_files.read(tmp_path / "run" / "counter.parquet")
+    assert counts == dict.fromkeys([b"slow", b" lower", b" low", b" lowest"], 20)
 
 
 def test_a_vocabulary_of_its_own_keeps_the_flags(base: Path, text: Path, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_column_that_a_data_set_names_and_no_row_has_is_refused(home: Path, tm
 
 def test_encode_names_the_command_for_chat_data(home: Path, tmp_path: Path) -> None:
     line = _refused(home, tmp_path / "out", 1, "rows.jsonl", command="encode")
-    assert "no document is left to encode: 300 records skipped: no text field (first: " in line
+    assert "the corpus holds no text to encode: 300 records skipped: no text field (first: " in line
     assert "; name the field with --text-field; for chat data, use encode-chat" in line
     line = _refused(home, tmp_path / "out", 2, "rows.jsonl", "--pack", "neat", command="encode")
     assert "--pack neat is for chat data" in line

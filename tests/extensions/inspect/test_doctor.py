@@ -16,6 +16,7 @@ from bpe_pipeline import Tokenizer
 from bpe_pipeline.extensions.inspect import doctor
 from bpe_pipeline.extensions.inspect.doctor import examine
 from bpe_pipeline.extensions.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined
+from bpe_pipeline.pattern.presets import resolve
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.run import manifest
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
@@ -52,9 +53,8 @@ def test_exit_codes_and_json(trained: Path, tmp_path: Path) -> None:
     assert "has no tokenizer yet: bpe-pipeline merge" in refused(run("doctor", tmp_path / "run"), 3)
     assert "run.json" in refused(run("doctor", trained, "--counts", tmp_path), 3)
     (nothing := tmp_path / "nothing.txt").touch()
-    for gates in ((), ("--gates", "release")):
-        line = refused(run("doctor", trained, "--sample", nothing, *gates), 2)  # as `report --held-out`
-        assert f"--sample names no text: {nothing} has no bytes" in line
+    line = refused(run("doctor", trained, "--sample", nothing), 2)  # as `report --held-out`
+    assert f"--sample names no text: {nothing} has no bytes" in line
 
 
 @pytest.mark.parametrize(
@@ -259,3 +259,14 @@ def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: 
     assert said.startswith("0 tokens")
     assert "superwords;" in said
     assert "were not split as the tokenizer splits" in run("doctor", trained, "--counts", home).stdout
+
+
+@pytest.mark.parametrize("name", ["o200k+digits1", "cl100k+digits2", "deepseek-v3+digits1", "qwen2+digits2"])
+def test_a_pattern_with_a_suffix_keeps_its_name_and_no_file_of_ours_is_accused(
+    name: str, text: Path, tmp_path: Path
+) -> None:
+    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 300, "--pattern", name))
+    assert bpe_pipeline.load(tmp_path / "run").model.pattern.name == resolve(name)
+    found = succeeded(run("doctor", tmp_path / "run", "--json")).stdout
+    assert "did not write" not in found
+    assert "tiktoken with tiktoken" in found

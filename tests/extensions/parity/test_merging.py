@@ -59,15 +59,10 @@ def test_weighted_languages_choose_as_if_counted_so_often(
     ]
 
 
-def test_shares_name_languages_and_plain_merges_have_the_same(runs: dict[str, Path], tmp_path: Path) -> None:
-    words = ["parity", f"english={runs['en']}", f"sw={runs['sw']}", "--share", "english=90%", "--compare-plain"]
+def test_shares_name_languages(runs: dict[str, Path], tmp_path: Path) -> None:
+    words = ["parity", f"english={runs['en']}", f"sw={runs['sw']}", "--share", "english=90%"]
     shown = succeeded(run(*words, "--vocab-size", 300, "--output", tmp_path / "p"))
     assert re.search(r"^ +en  .*90\.00%$", shown.stdout, re.MULTILINE), shown.stdout
-    assert "with plain merges" in shown.stdout
-    fair, plain = (manifest.require(tmp_path / name).manifest.source for name in ("p", "p-plain"))
-    assert fair is not None
-    assert plain is not None
-    assert [one.weight for one in plain.mixed] == [one.weight for one in fair.mixed] != [(1, 1), (1, 1)]
     succeeded(run("verify", tmp_path / "p"))
 
 
@@ -88,7 +83,18 @@ def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, t
 
 def test_configuration_file_has_what_flags_do_not(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "how.toml").write_text("window = '1k'\nalpha = 1.5\nglobal-merges = 20\nvocab_size = 316")
-    words = [runs["en"], runs["sw"], "--config", tmp_path / "how.toml", "--output", tmp_path / "p"]
+    words = [
+        runs["en"],
+        runs["sw"],
+        "--dev",
+        runs["en"],
+        "--dev",
+        runs["sw"],
+        "--config",
+        tmp_path / "how.toml",
+        "--output",
+        tmp_path / "p",
+    ]
     succeeded(run("parity", *words))
     merges, _ = expected(60, global_merges=20, window=1000, alpha=1.5)
     assert Tokenizer.load(tmp_path / "p").merges == merges

@@ -10,7 +10,7 @@ import peers
 import pytest
 import tokenizers
 from amount import FULL
-from command import refused, run, succeeded
+from command import refused, run
 from reference import GPT2_BYTES, train_reference
 
 import bpe_pipeline
@@ -41,7 +41,7 @@ def _documents(languages: dict[str, Path]) -> list[str]:
 def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_parity(seed: int, tmp_path: Path) -> None:
     languages, first = _languages(tmp_path, seed), 256 + 20 + seed % 50
     given = {"pattern": "superbpe", "vocab_size": first + 1, "min_frequency": 2, "workers": 1}
-    pre_tokens = bpe_pipeline.parity(languages, **given, output=tmp_path / "plain")
+    pre_tokens = bpe_pipeline.parity(languages, dev=languages, **given, output=tmp_path / "plain")
     pre_tokens.save(tmp_path / "base")
     words = {"superwords_from": first, "superword_words": "none", "superword_colon": True}
     merged = bpe_pipeline.merge(tmp_path / "plain", vocab_size=first + 41, **words, output=tmp_path / "run")
@@ -57,9 +57,11 @@ def test_limits_options_of_parity_and_verification(weights: dict[str, Any], tmp_
     languages = _languages(tmp_path, 1)
     words = {"superwords_from": 300, "vocab_size": 351, "window": 10, "alpha": 1.5, "global_merges": 5}
     given = {"pattern": "superbpe", "min_frequency": 2, **weights}
-    found = bpe_pipeline.parity(languages, **given, **words, output=tmp_path / "run")
+    found = bpe_pipeline.parity(languages, dev=languages, **given, **words, output=tmp_path / "run")
     of_parity = {name: words[name] for name in ("window", "alpha", "global_merges")}
-    first = bpe_pipeline.parity(languages, **given, **of_parity, vocab_size=301, output=tmp_path / "plain").merges
+    first = bpe_pipeline.parity(
+        languages, dev=languages, **given, **of_parity, vocab_size=301, output=tmp_path / "plain"
+    ).merges
     numbers = {token: id_ for id_, token in enumerate([*map(bytes, zip(GPT2_BYTES)), *(a + b for a, b in first)])}
     known = [(numbers[a], numbers[b], 0) for a, b in first]
     mixed = manifest.require(tmp_path / "run").manifest.source.mixed
@@ -79,34 +81,18 @@ def test_limits_options_of_parity_and_verification(weights: dict[str, Any], tmp_
         lengths = len("".join(parts).encode()), sum(len(found.encode(part)) for part in parts)
         assert (measured["bytes"], measured["tokens"]) == lengths
     verified = bpe_pipeline.verify(tmp_path / "run")
-    assert verified["first stage"].startswith("44, each chosen by its language")
-    assert verified["merges"].startswith("94, each the right one")
+    assert verified["first stage"].startswith("44; ")
+    assert verified["merges"].startswith("94; ")
     (tmp_path / "run/superwords/merges.parquet").unlink()
     with pytest.raises(RunDirectoryError, match="run merge again"):
         bpe_pipeline.verify(tmp_path / "run")
 
 
-def test_the_second_count_may_be_done_in_parts_of_each_language(tmp_path: Path) -> None:
-    languages = _languages(tmp_path, 2)
-    runs = [
-        bpe_pipeline.count(path, pattern="superbpe", output=tmp_path / name).directory
-        for name, path in languages.items()
-    ]
-    words = ["--superwords-from", 290, "--vocab-size", 340]
-    plain = ["parity", *runs, "--vocab-size", 300, "--output", tmp_path / "run"]
-    succeeded(run(*plain, "--window", 9, "--alpha", 1.5, "--global-merges", 3))
-    assert "count the second time in each of these runs" in refused(
-        run("merge", tmp_path / "run", *words, "--part", "1/2"), 2
-    )
-    for name in runs:
-        for part in ("1/2", "2/2"):
-            succeeded(run("merge", name, *words, "--part", part))
-    lines = succeeded(run("merge", tmp_path / "run", *words, "--overwrite", "--log-json")).stdout.splitlines()
-    stages = [event["stage"] for event in map(json.loads, lines) if event["event"] == "stage_started"]
-    assert "counting superwords" not in stages
-    assert bpe_pipeline.verify(tmp_path / "run")["merges"].startswith("83, each")
-
-
 def test_languages_without_texts_are_refused(runs: dict[str, Path], tmp_path: Path) -> None:
-    refusal = refused(run("parity", runs["en"], runs["sw"], "--superwords-from", 260, "--output", tmp_path / "run"), 2)
+    refusal = refused(
+        run(
+            "parity", runs["en"], runs["sw"], "--temperature", 2, "--superwords-from", 260, "--output", tmp_path / "run"
+        ),
+        2,
+    )
     assert "superwords need the texts for a second count, and the counts of" in refusal

@@ -1,9 +1,8 @@
-"""`parity` of texts: they are counted next to the output, and plain merges of them are the price."""
+"""`parity` of texts: they are counted next to the output."""
 
 import json
 import shutil
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ import pytest
 from command import model, run, succeeded
 
 import bpe_pipeline
-from bpe_pipeline.commands.report import EXTENT, load
+from bpe_pipeline.commands.report import EXTENT
 from bpe_pipeline.run import manifest
 
 ENGLISH, SWAHILI = "The boat is on the old river 2024. ", "Mashua iko mtoni, mtu na mashua 2024. "
 WORDS = (
-    *("parity", "en=en.txt", "sw=sw.txt", "--dev", "sw=sw-dev.txt", "--dev", "en=en-dev.txt", "--compare-plain"),
+    *("parity", "en=en.txt", "sw=sw.txt", "--dev", "sw=sw-dev.txt", "--dev", "en=en-dev.txt"),
     *("--vocab-size", 285, "--output", "fair"),
 )
 
@@ -28,12 +27,12 @@ def write(home: Path, **texts: str) -> None:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts, the run `fair` of them, and `fair-plain` with plain merges."""
+    """Texts, and the run `fair` of them."""
     home = tmp_path_factory.mktemp("texts")
     write(home, en=ENGLISH * 60, sw=SWAHILI * 9, en_dev=ENGLISH * 10, sw_dev=SWAHILI)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(EXTENT, "numbers")
-        assert "with plain merges" in succeeded(run(*WORDS, cwd=home)).stdout
+        succeeded(run(*WORDS, cwd=home))
     return home
 
 
@@ -50,8 +49,8 @@ def test_texts_are_counted_next_to_the_output(home: Path) -> None:
 def test_runs_are_shown_as_they_are_named_and_told_apart_by_the_directories_above_them(home: Path) -> None:
     for name in ("en", "sw"):
         shutil.copytree(home / "fair-languages" / name, home / "counted" / name / "run")
-    words = ("parity", "counted/en/run/", "./counted/sw/run", "--vocab-size", 285, "--output", "unnamed", "--json")
-    done = json.loads(succeeded(run(*words, cwd=home)).stdout)
+    words = ["parity", "counted/en/run/", "./counted/sw/run", "--ratio", 1, "--ratio", 1, "--vocab-size", 285]
+    done = json.loads(succeeded(run(*words, "--output", "unnamed", "--json", cwd=home)).stdout)
     assert done["corpus"]["source"] == "counted/en/run + counted/sw/run, merged by parity"
     languages = json.loads(succeeded(run("info", "unnamed", "--json", cwd=home)).stdout)["languages"]
     assert [one.partition(" (")[0] for one in languages] == ["en/run", "sw/run"]
@@ -61,44 +60,10 @@ def test_same_command_counts_nothing_again(home: Path) -> None:
     assert "counting kept" in succeeded(run(*WORDS, cwd=home)).stdout
 
 
-def test_report_has_the_price(home: Path, numbers: dict[str, Any]) -> None:
+def test_report_has_the_tokens_of_each_language(home: Path, numbers: dict[str, Any]) -> None:
     texts = [(home / f"{name}-dev.txt").read_text() for name in ("en", "sw")]
-    plain, fair = (bpe_pipeline.load(home / name) for name in ("fair-plain", "fair"))
-    assert numbers["plain"] == [len(plain.encode(text)) for text in texts]
+    fair = bpe_pipeline.load(home / "fair")
     assert [language["tokens"] for language in numbers["measured"]] == [len(fair.encode(text)) for text in texts]
-
-
-def test_figure_of_tokens_ends_with_those_of_all_merges(home: Path, numbers: dict[str, Any]) -> None:
-    lines = _lines(home, "chosen-tokens")
-    assert [lines[one["name"]][28] for one in numbers["measured"]] == [one["tokens"] for one in numbers["measured"]]
-    assert min(lines["en"]) == 1  # a logarithm has no 0
-
-
-def test_figure_of_choices_ends_with_those_of_all_merges(home: Path, numbers: dict[str, Any]) -> None:
-    percent = {name: line[28] for name, line in _lines(home, "chosen-merges").items()}
-    shares = {one["name"]: round(100 * one["merges"] / 28, 2) for one in numbers["measured"]}
-    assert percent == shares | {"an even share": 50}
-
-
-def _lines(home: Path, figure: str) -> dict[str, Mapping[float, float]]:
-    report = load(manifest.require(home / "fair"))
-    assert report is not None
-    [drawn] = [one for one in report.added_figures if one.id == figure]
-    return {series.name: dict(series.points) for series in drawn.series}
-
-
-def test_report_is_drawn_without_the_plain_run(home: Path) -> None:
-    (home / "fair-plain").rename(home / "gone")
-    try:
-        figures = home / "figures" if find_spec("matplotlib") else None
-        bpe_pipeline.report(home / "fair", figures=figures)
-    finally:
-        (home / "gone").rename(home / "fair-plain")
-    page = (home / "fair" / "report.html").read_text()
-    assert all(f'<div id="{name}"' in page for name in ("chosen-tokens", "chosen-merges", "languages"))
-    if figures is not None:
-        names = {path.name for path in figures.iterdir()}
-        assert {"chosen-tokens.svg", "chosen-merges.pdf", "chosen-tokens.csv", "table-languages.csv"} <= names
 
 
 def test_python_takes_texts_and_runs(home: Path, tmp_path: Path) -> None:
@@ -144,6 +109,6 @@ def test_dev_texts_of_different_length_are_named(languages: dict[str, Path], tmp
 
 def test_texts_are_counted_with_the_options_of_the_command(tmp_path: Path) -> None:
     write(tmp_path, en=ENGLISH * 60, sw=SWAHILI * 55)
-    words = ("parity", "en=en.txt", "sw=sw.txt", "--normalize", "nfc", "--vocab-size", 290, "--output", "from-texts")
-    succeeded(run(*words, cwd=tmp_path))
+    words = ["parity", "en=en.txt", "sw=sw.txt", "--ratio", 1, "--ratio", 1, "--normalize", "nfc", "--vocab-size", 290]
+    succeeded(run(*words, "--output", "from-texts", cwd=tmp_path))
     assert manifest.require(tmp_path / "from-texts").manifest.counting["normalize"] == "nfc"

@@ -1,12 +1,10 @@
 """A sweep's points are those of single runs, and it resumes."""
 
 import json
-import math
 import re
 import shutil
 import sys
 import time
-from collections import Counter
 from contextlib import chdir
 from fractions import Fraction
 from pathlib import Path
@@ -21,10 +19,9 @@ from pyarrow import parquet
 import bpe_pipeline
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.extensions.sweep.mixtures import mixtures_of
-from bpe_pipeline.extensions.sweep.rule import ForModel, recommend
+from bpe_pipeline.extensions.sweep.rule import recommend
 from bpe_pipeline.extensions.sweep.sweep import SWEEP
 from bpe_pipeline.extensions.sweep.sweep_worker import Point
-from bpe_pipeline.reports.page import plotly_script
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.stored import stored
 
@@ -84,20 +81,14 @@ def test_each_point_is_what_a_single_run_has(home: Path, swept: Path, tmp_path: 
             }
 
 
-def test_the_table_the_page_and_the_tokenizer_are_written(swept: Path) -> None:
+def test_the_table_and_the_tokenizer_are_written(swept: Path) -> None:
     points = _points(swept)
     table = parquet.read_table(swept / "sweep.parquet").to_pylist()
     names = ("mixture", "vocab_size", "kind", "text", "bytes", "tokens")
     assert sorted(tuple(row[name] for name in names) for row in table) == sorted(
         (*at, own.kind, own.name, own.bytes, own.tokens) for at, point in points.items() for own in point.measured
     )
-    page = (swept / "sweep.html").read_text()
-    assert "Recommended: a " in page
-    drawn = set(re.findall('<div id="(.*?)" role="img"', page))
-    assert drawn == ({"sizes", "texts"} if plotly_script() else set())  # one held-out file: no two to compare
-    assert page.count('class="recommended"') == 2  # in the two tables with a column for each size
-    assert re.findall('<th scope="col">(.*?)</th>', page)[:5] == ["a", "b", "300", "400", "600"]
-    chosen = recommend(list(points.values()), ForModel())
+    chosen = recommend(list(points.values()))
     made = bpe_pipeline.merge(swept / "mixtures" / chosen.mixture, vocab_size=chosen.vocab_size)
     assert bpe_pipeline.load(swept / "tokenizer").merges == made[chosen.vocab_size].merges
 
@@ -122,13 +113,13 @@ def test_an_interrupted_sweep_measures_what_it_lacks(home: Path, swept: Path, tm
     output = shutil.copytree(swept, tmp_path / "sweep")
     known = list(json.loads((output / "sweep.json").read_text())["points"].items())
     Directory(output, SWEEP).write_manifest({"points": dict(known[:kept])})
-    for name in ("sweep.html", "sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5+b-x1/counter.parquet"):
+    for name in ("sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5+b-x1/counter.parquet"):
         (output / name).unlink()
-    (output / ".sweep.html.elsewhere-1.partial").touch()  # of a process that was killed on another machine
+    (output / ".sweep.parquet.elsewhere-1.partial").touch()  # of a process that was killed on another machine
     words = [*WORDS, "--output", output]
     assert run(*words, "--quiet", cwd=home).stdout == f"{output}/tokenizer\n"
     assert _points(output) == _points(swept)
-    assert (output / "sweep.html").exists()
+    assert (output / "sweep.parquet").exists()
     assert not list(output.glob(".*.partial"))
     before = {path: path.stat().st_mtime_ns for path in output.rglob("merges.parquet")}
     result = succeeded(run(*words, "--vocab-size", "500", "--workers", 2, cwd=home))
@@ -149,27 +140,6 @@ def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_p
     assert _points(tmp_path / "sweep") == _points(swept)
     names = [path.relative_to(swept) for path in swept.rglob("merges.parquet")]
     assert all((tmp_path / "sweep" / name).exists() for name in names)
-
-
-def test_less_text_is_each_so_many_th_chunk(home: Path, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        succeeded(run("count", f"{name}.txt", "--output", tmp_path / name, "--chunk-size", "8KiB", cwd=home))
-    words = ["sweep", tmp_path / "a", tmp_path / "b", "--weight", "b=3", "--vocab-size", 400, "--log-json"]
-    document = json.loads(succeeded(run(*words, "--output", tmp_path / "sweep", cwd=home)).stdout.splitlines()[-1])
-    assert [part["every"] for part in document["parts"]] == [4, 2]
-    expected: Counter[bytes] = Counter()
-    for name, weight in (("a", 1), ("b", 3)):
-        for chunk in sorted((tmp_path / name / "counts").iterdir())[::4]:
-            table = parquet.read_table(chunk).to_pydict()
-            for pre_token, count in zip(table["pre_token"], table["count"], strict=True):
-                expected[pre_token] += weight * count
-    learned = bpe_pipeline.merge(bpe_pipeline.import_counts(expected, output=tmp_path / "own"), vocab_size=400)[400]
-    measured = [_measure(learned, (home / f"{name}.txt").read_bytes().decode()) for name in "ab"]
-    mean = math.sqrt(math.prod(size / tokens for size, tokens in measured))
-    assert document["parts"][0]["rate"] == pytest.approx(mean)
-    whole = bpe_pipeline.load(tmp_path / "sweep" / "tokenizer").merges
-    shared = {b"".join(one) for one in whole} & {b"".join(merge) for merge in learned.merges}
-    assert document["parts"][0]["shared"] == len(shared)
 
 
 def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None:

@@ -1,14 +1,12 @@
-"""Commands of counts and of the system: import-counts, export-counts, env; and `train_from_counts` of Python."""
+"""Commands of counts and of the system: import-counts, env; and `train_from_counts` of Python."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import SYSTEM, Session, command
 from bpe_pipeline.commands.public.values import ValuesOptions, as_given, facts, tokenizer_of
-from bpe_pipeline.run.options import ImportOptions, OverwriteOptions, RayOptions, Values, WorkOptions
-from bpe_pipeline.run.record import CALL, OWN, argument, as_in
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.run.options import ImportOptions, RayOptions
+from bpe_pipeline.run.record import argument, as_in
+from bpe_pipeline.storage import Location
 
 
 # fmt: off
@@ -16,7 +14,7 @@ class ImportCountsOptions(ImportOptions):
     """What `import-counts` takes."""
 
     counts: tuple[Location, ...] = argument("FILE ...", as_given,
-        "a mapping from pre-tokens (bytes or str) to numbers, such as `collections.Counter`; paths of TSV or Parquet "
+        "a mapping from pre-tokens (bytes or str) to numbers, such as `collections.Counter`; paths of Parquet "
         "files; or a pyarrow Table or RecordBatch with the columns `pre_token` and `count`",
         keyword=Any)
 
@@ -25,16 +23,6 @@ class TrainFromCountsOptions(ValuesOptions):
     """What `train_from_counts` takes."""
 
     counts: Any = as_in(ImportCountsOptions, "counts")
-
-
-class ExportCountsOptions(Values):
-    """What `export-counts` takes."""
-
-    run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
-    path: Location = argument("FILE", parse_location, "the file, a path or a URI")
-    memory_limit: int | None = as_in(WorkOptions, "memory_limit", group=OWN, stage=CALL,
-        help="memory for all processes together; with less, the counter is read more often")
-    overwrite: bool = as_in(OverwriteOptions, "overwrite", group=OWN, stage=CALL, help="replace a file that exists")
 # fmt: on
 
 
@@ -44,21 +32,15 @@ def _directory() -> Any:
     return directory_of
 
 
-def _different_pre_tokens() -> Any:
-    from bpe_pipeline.commands.export_counts import different_pre_tokens
-
-    return different_pre_tokens
-
-
 @command(group=SYSTEM, takes=ImportCountsOptions, positional=("counts",), returns=_directory)
 def import_counts(session: Session) -> Any:
     """Make a run from the pre-token counts in FILEs.
 
-    Files are TSV (pre-token, tab, count) or Parquet (columns `pre_token`, `count`). The options describe how they
-    were made; `merge` learns a vocabulary from the run.
+    Files are Parquet with the columns `pre_token` and `count`, such as the `counter.parquet` of a run. The options
+    describe how they were made; `merge` learns a vocabulary from the run.
 
     \b
-    bpe-pipeline import-counts counts.tsv --pattern gpt2 --output runs/imported
+    bpe-pipeline import-counts counts.parquet --pattern gpt2 --output runs/imported
     bpe-pipeline merge runs/imported --vocab-size 32000
 
     >>> bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="runs/counts")
@@ -99,39 +81,6 @@ def train_from_counts(session: Session) -> Any:
     return train_on(session.options.counts, session.options, session.executor, session.listener)
 
 
-def _check_name(options: ExportCountsOptions, _: Mapping[str, Any]) -> None:
-    if options.path.suffix not in (".tsv", ".parquet"):
-        raise UsageError(f"{options.path}: the name must end in .tsv or .parquet, which says the format")
-
-
-@command(group=SYSTEM, takes=ExportCountsOptions, returns=_different_pre_tokens, check=_check_name)
-def export_counts(session: Session) -> Any:
-    """Write the counts of RUN to FILE, a .tsv or .parquet.
-
-    Each count is a line `pre-token<TAB>count`, the most frequent first; `import-counts` reads them back exactly.
-
-    \b
-    bpe-pipeline export-counts runs/a counts.tsv
-
-    A Parquet file is a copy of the run's combined counter. A link is followed.
-
-    >>> counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="runs/a")
-    >>> bpe_pipeline.export_counts(counted, "counts.tsv")
-    2
-
-    Returns:
-        The number of different pre-tokens.
-
-    Raises:
-        RunDirectoryError: for a run that is not completely counted, whose counter is damaged, or if the file exists,
-            is not a regular one or cannot be written.
-    """
-    from bpe_pipeline.commands.export_counts import run_export_counts
-
-    options = session.options
-    return run_export_counts(options.run, options.path, options.memory_limit, overwrite=options.overwrite)
-
-
 @command(group=SYSTEM, takes=RayOptions, returns=facts)
 def env(session: Session) -> Any:
     """Print versions and the machine, for a bug report.
@@ -162,4 +111,4 @@ def env(session: Session) -> Any:
     return Facts(described)
 
 
-COMMANDS = (import_counts, train_from_counts, export_counts, env)
+COMMANDS = (import_counts, train_from_counts, env)

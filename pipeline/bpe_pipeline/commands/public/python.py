@@ -22,7 +22,6 @@ class TrainFromIteratorOptions(ValuesOptions):
         "Python strings. A special token inside an item separates documents",
         keyword=Iterable[Any],
     )
-    text_join: str | None = as_in(TextOptions, "text_join")
     text_field: str = as_in(TextOptions, "text_field", help="key of the text in a mapping, or the column in a table")
     workers: int | None = as_in(WorkOptions, "workers", help="number of threads; default: one per physical core")
     memory_limit: int | None = as_in(

@@ -22,7 +22,7 @@ from bpe_pipeline.run.options import (
 from bpe_pipeline.run.record import CALL, GROUPS, argument, as_in, flag, option
 from bpe_pipeline.storage import Location, named, parse_location
 
-_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text", "max_pre_token_bytes")
+_LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text")
 
 
 def _like(**rare: Any) -> Any:
@@ -50,7 +50,7 @@ class CountCommandOptions(PartOptions, CountOptions):
     like: Location | None = _like()
 
 
-class MergeCommandOptions(PartOptions, MergeOptions):
+class MergeCommandOptions(MergeOptions):
     """What `merge` takes."""
 
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
@@ -118,7 +118,7 @@ def _directory() -> Any:
 def train(session: Session) -> Any:
     """Train a tokenizer on INPUT: count, merge, export and report.
 
-    INPUT is files, directories, globs and URIs; - is standard input. Without INPUT, train on the sample corpus: the
+    INPUT is files, directories, globs and URIs. Without INPUT, train on the sample corpus: the
     standard library of the running Python.
 
     \b
@@ -188,7 +188,7 @@ def merge(session: Session) -> Any:
     """Learn a vocabulary from the counts in RUN and export it.
 
     No text is read again, not even for other --weight or --temperature, but once for --superwords-from. With --output,
-    RUN stays as it is and its counts become those of another run.
+    RUN stays as it is and its counts become those of another run, with other weights if they are given.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
@@ -206,10 +206,8 @@ def merge(session: Session) -> Any:
     Raises:
         PipelineError: as `train` does.
     """
-    from bpe_pipeline.commands.merge import count_again_in_part, run_merge
+    from bpe_pipeline.commands.merge import run_merge
 
-    if session.options.part is not None:
-        return count_again_in_part(session.options.run, session.given, session.executor, session.listener), None
     return run_merge(session.options.run, session.given, session.executor, session.listener)
 
 

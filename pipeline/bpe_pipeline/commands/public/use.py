@@ -49,8 +49,6 @@ class ExportCommandOptions(ExportOptions):
     samples: tuple[Location, ...] = flag((), read.parse_locations,
         "text to check with, besides edge cases; repeatable; default: a sample of the corpus", "FILE",
         flag="--sample")
-    push_to_hub: str | None = flag(None, read.parse_text,
-        "upload the files of transformers and the model card to this repository, made if missing", "OWNER/NAME")
 # fmt: on
 
 
@@ -208,7 +206,7 @@ def export(session: Session) -> Any:
     'same'
 
     Returns:
-        The paths `written`, `notes`, `checks` and the address `uploaded` to.
+        The paths `written`, `notes` and `checks`.
 
     Raises:
         ExportRefusedError: a format cannot express the tokenizer, or a check found a difference.
@@ -221,7 +219,7 @@ def export(session: Session) -> Any:
     options = session.options
     if options.samples and not options.check:
         raise UsageError("--sample is for --check: give both")
-    exported = run_export(options.path, options, options.samples if options.check else None, options.push_to_hub)
+    exported = run_export(options.path, options, options.samples if options.check else None)
     for note in exported.notes:
         session.listener(Notice("info", note))
     return exported

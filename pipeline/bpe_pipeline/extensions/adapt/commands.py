@@ -1,11 +1,9 @@
 """Commands that change a tokenizer: extend, prune."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import Session, command
-from bpe_pipeline.extensions.adapt.options import ExtendCommandOptions, PruneOptions
+from bpe_pipeline.extensions.adapt.options import ExtendOptions, PruneOptions
 
 _CHANGE = "Change"
 
@@ -22,12 +20,7 @@ def _pruned() -> Any:
     return pruned_of
 
 
-def _check(options: ExtendCommandOptions, _: Mapping[str, Any]) -> None:
-    if not options.dry_run and (given := "--html" if options.html else "--figures" if options.figures else ""):
-        raise UsageError(f"{given} is what --dry-run writes: give both, or leave it out")
-
-
-@command(group=_CHANGE, takes=ExtendCommandOptions, returns=_extended, check=_check, works=lambda _: True)
+@command(group=_CHANGE, takes=ExtendOptions, returns=_extended, works=lambda _: True)
 def extend(session: Session) -> Any:
     """Add tokens learned from the counts in RUN to the tokenizer BASE.
 
@@ -37,7 +30,6 @@ def extend(session: Session) -> Any:
     bpe-pipeline count swahili/*.txt --like gpt2/tokenizer.json --output runs/sw
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 50000 --dry-run
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
-    bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --superword-pattern superbpe --output gpt2-super
 
     >>> bpe_pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")]).save("base")
     >>> run = bpe_pipeline.import_counts({"lowlow": 3, "low": 9}, special_tokens=[], output="runs/a")
@@ -59,18 +51,11 @@ def extend(session: Session) -> Any:
     from bpe_pipeline.extensions.adapt import extend
 
     options = session.options
-    new = {name: getattr(options, name) for name in ("add", "first_id", "stop_at_saving", "dry_run", "part")}
-    change = extend.change_of(options.base, options.run, new, options)
-    if options.part is not None:
-        return extend.run_part(change, options, options.part, session.executor, session.listener), None
-    if options.superword_pattern is not None:
-        change = extend.with_second_count(change, options, session.executor, session.listener)
-    if not options.dry_run:
-        extended = extend.run_extend(change, options, session.executor, session.listener)
-        return extend.result_of(extended, options.output), extended
-    outputs = extend.SavingsFiles(options.html, options.figures, overwrite=options.overwrite)
-    outputs.require()
-    return outputs.write(extend.run_dry(change, options, session.executor, session.listener))
+    change = extend.change_of(options)
+    if options.dry_run:
+        return extend.run_dry(change, options, session.executor, session.listener)
+    extended = extend.run_extend(change, options, session.executor, session.listener)
+    return extend.result_of(extended, options.output), extended
 
 
 @command(group=_CHANGE, takes=PruneOptions, returns=_pruned)
@@ -104,10 +89,8 @@ def prune(session: Session) -> Any:
     """
     from bpe_pipeline.extensions.adapt.prune import result_of, run_prune
 
-    options = session.options
-    staying = {name: getattr(options, name) for name in ("keep", "min_count", "protect", "keep_ids")}
-    pruned = run_prune(options.base, options.run, staying, options, session.executor, session.listener)
-    return result_of(pruned, options.output), pruned
+    pruned = run_prune(session.options, session.executor, session.listener)
+    return result_of(pruned, session.options.output), pruned
 
 
 COMMANDS = (extend, prune)

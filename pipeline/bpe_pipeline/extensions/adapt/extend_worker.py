@@ -50,8 +50,7 @@ class NewToken:
 class Start:
     """The tokens of a base as the merge engine numbers them, in order of ids, and what merges may not make.
 
-    again: numbers of the tokens that may be made once more. free_ids: of removed tokens, for new ones first; among
-    equal pairs new tokens still come after all others.
+    again: numbers of the tokens that may be made once more.
     """
 
     tokens: tuple[bytes, ...]
@@ -59,17 +58,11 @@ class Start:
     first_new_id: int
     forbidden: tuple[bytes, ...]
     again: tuple[int, ...]
-    free_ids: tuple[int, ...] = ()
-
-    def new_id(self, number: int) -> int:
-        """Return the id of a new token, counted from 0."""
-        free = len(self.free_ids)
-        return self.free_ids[number] if number < free else self.first_new_id + number - free
 
 
 @dataclass(frozen=True)
 class Learned:
-    """New merges by ids, in order of rank. before, after: the tokens of all pre-tokens by the base and with them.
+    """New merges by ids, in order of rank. after: the tokens of all pre-tokens with all of them.
 
     new: the tokens that they add; made_again: old ids that they make, which merges alone did not. tokens[n]: of all
     pre-tokens with the first n new tokens. chosen: why there are not more, if that was asked for.
@@ -82,7 +75,6 @@ class Learned:
     new: tuple[NewToken, ...]
     made_again: tuple[int, ...]
     exhausted: bool
-    before: int
     after: int
     tokens: "array[int]"
     chosen: str = ""
@@ -124,14 +116,14 @@ class Learned:
     def savings(self) -> tuple[Saving, ...]:
         """Return what this many new tokens save, and half as many, and so on."""
         halves = (len(self.new) >> times for times in range(len(self.new).bit_length()))
-        return tuple(Saving.of(self.tokens, count, self.before) for count in sorted(halves))
+        return tuple(Saving.of(self.tokens, count) for count in sorted(halves))
 
 
-def start_of(model: Model, add: int, first_id: int | None, free_ids: tuple[int, ...] = ()) -> Start:
+def start_of(model: Model, add: int, first_id: int | None) -> Start:
     """Return what learning starts from; `UsageError` where a new id would be one that is taken."""
     old = model.vocabulary
     first = old.max_id + 1 if first_id is None else first_id
-    end = first + max(add - len(free_ids), 0 if free_ids else 1)
+    end = first + max(add, 1)
     taken = sorted(id_ for id_ in (*old.tokens, *old.special_tokens.values()) if first <= id_ < end)
     if taken:
         raise UsageError(
@@ -149,7 +141,6 @@ def start_of(model: Model, add: int, first_id: int | None, free_ids: tuple[int, 
         first_new_id=first,
         forbidden=(*added, *(old.tokens[id_] for id_ in lost if id_ in needed)),
         again=tuple(numbers[id_] for id_ in lost if id_ not in needed),
-        free_ids=free_ids,
     )
 
 
@@ -162,7 +153,7 @@ def learned_of(start: Start, merged: MergeResult) -> Learned:
     tokens_with, after = array("Q", [merged.bytes]), merged.bytes
     for a, b, count, fewer in zip(merged.left, merged.right, merged.counts, merged.joined, strict=True):
         left, right, token = ids[a], ids[b], tokens[a] + tokens[b]
-        id_ = again.get(token, start.new_id(len(new)))
+        id_ = again.get(token, start.first_new_id + len(new))
         after -= fewer
         old_ids[id_] = old_ids[left] + old_ids[right]
         if token not in again:
@@ -179,7 +170,6 @@ def learned_of(start: Start, merged: MergeResult) -> Learned:
         new=tuple(new),
         made_again=tuple(id_ for id_ in result if id_ in old),
         exhausted=merged.stop == "min-frequency",
-        before=merged.bytes,
         after=after,
         tokens=tokens_with,
     )
@@ -204,8 +194,8 @@ _BYTES_PER_WORD = 32  # of a pre-token that is encoded, without its ids
 
 def learn(task: ChangeTask) -> Learned:
     """Learn the new merges; `TrainingError` if there is nothing to learn."""
-    asked, rules, engine = task.asked, _rules_of(task.asked), _core.MergeEngine()
-    start = start_of(task.model, asked["add"], asked["first_id"], asked.get("free_ids", ()))
+    asked, rules, engine = task.asked, MergeRules.among(task.asked), _core.MergeEngine()
+    start = start_of(task.model, asked["add"], asked["first_id"])
     path, fingerprint = task.counts
     with open_counter(path, fingerprint=fingerprint) as counter:
         _take(task, start, counter, engine)
@@ -223,14 +213,6 @@ def learn(task: ChangeTask) -> Learned:
             f"{path}; count another corpus, or give a smaller --min-frequency"
         )
     return learned_of(start, result)
-
-
-def _rules_of(asked: Mapping[str, Any]) -> MergeRules:
-    rules = MergeRules.among(asked)
-    if asked.get("superword_pattern") is None:
-        return rules
-    words = asked["superword_words"]
-    return replace(rules, max_words=0 if words == "none" else words, no_colon=not asked["superword_colon"])
 
 
 def _take(task: ChangeTask, start: Start, counter: CounterFile, engine: _core.MergeEngine) -> None:

@@ -34,9 +34,8 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
         expected = Path(scratch)
         change = Change(origin.done, named(origin.base), model, run, origin.options)
         if origin.done == "extend":
-            learned, written, removed = make_extended(runner, change, expected)
+            learned, written = make_extended(runner, change, expected)
             done = f"{format_count(len(learned.left), 'merges')} added, each the right one with the right count"
-            done += f"; {format_count(len(removed), 'tokens')} removed" * bool(removed)
         else:
             pruning, written = make_pruned(runner, change, expected)
             done = f"{format_count(len(pruning.removed), 'tokens')} removed, each the right one"

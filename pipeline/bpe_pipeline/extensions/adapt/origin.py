@@ -1,27 +1,23 @@
 """What `extend` and `prune` share, and what a tokenizer was made from: made-from.json next to its files."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.base.units import parse_whole_number
 from bpe_pipeline.counts.counted import Counted, require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.extensions.adapt.extend_worker import PLAN_NAME
 from bpe_pipeline.extensions.adapt.prune_worker import MAP_NAME, REMOVED_NAME
-from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.run.directory import Directory, Kind
-from bpe_pipeline.run.ids import MAX_IDS
 from bpe_pipeline.run.manifest import Run, refuse_other_options
-from bpe_pipeline.run.options import OutputOptions, flag_of
+from bpe_pipeline.run.options import OutputOptions
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.run.stored import stored
-from bpe_pipeline.run.values import argument
 from bpe_pipeline.shards.manifest import tokenizer_fingerprint
 from bpe_pipeline.storage import Location, absolute, same_location
 from bpe_pipeline.tokenizer.formats.changed import CHANGED_NAMES, ids_left_out
@@ -97,12 +93,6 @@ def changing(
             yield runner, directory.location
 
 
-def staying_ids(removed: Set[int], vocabulary: Vocabulary) -> dict[int, int]:
-    """Return the ids of a changed vocabulary that no removed token had, each as itself."""
-    ids = (*vocabulary.tokens, *vocabulary.special_tokens.values())
-    return {id_: id_ for id_ in ids if id_ not in removed}
-
-
 def left_out_of_settings(base: Location, new_of: Mapping[int, int]) -> str:
     """Say which ids of removed tokens the new generation_config.json lacks; empty if it lacks none."""
     listed = [f"{name} without {', '.join(map(str, ids))}" for name, ids in ids_left_out(base, new_of).items()]
@@ -111,11 +101,6 @@ def left_out_of_settings(base: Location, new_of: Mapping[int, int]) -> str:
         if listed
         else ""
     )
-
-
-def whole_number(name: str, value: object, at_least: int = 0) -> int:
-    """Read the value of an option that is a number of ids; `UsageError` naming the option."""
-    return argument(flag_of(name), value, parse_whole_number(at_least, MAX_IDS))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """`prune`: a tokenizer without tokens, by a run's counts or its own merges; what stays is made by the same merges."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,17 +8,16 @@ from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.extensions.adapt.origin import Change, changing, left_out_of_settings, whole_number
+from bpe_pipeline.extensions.adapt.options import PruneOptions
+from bpe_pipeline.extensions.adapt.origin import Change, changing, left_out_of_settings
 from bpe_pipeline.extensions.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
 from bpe_pipeline.extensions.adapt.prune_worker import prune as choose
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
-from bpe_pipeline.run.options import OutputOptions
 from bpe_pipeline.run.patterns import cut_by
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import Location
-from bpe_pipeline.tokenizer.arguments import flag
 from bpe_pipeline.tokenizer.formats.changed import require_listed, write_changed
 from bpe_pipeline.tokenizer.formats.fields import read_text
 from bpe_pipeline.tokenizer.formats.files import load_model
@@ -46,35 +45,26 @@ def pruned_of(done: tuple[Facts, Pruned]) -> Pruned:
     return done[1]
 
 
-def run_prune(
-    base: Location,
-    location: Location | None,
-    staying: Mapping[str, Any],
-    options: OutputOptions,
-    executor: Executor,
-    listener: Listener,
-) -> Pruned:
-    """Choose, write the tokenizer's directory, and return what was removed.
-
-    staying: which tokens do, `keep` of them or those used `min_count` times, and those to `protect`, listed or in a
-    file with one a line; and `keep_ids`.
-    """
+def run_prune(options: PruneOptions, executor: Executor, listener: Listener) -> Pruned:
+    """Choose, write the tokenizer's directory, and return what was removed."""
     if options.output is None:
         raise UsageError("prune needs --output, a directory for the pruned tokenizer")
-    if (staying["keep"] is None) == (staying["min_count"] is None):
+    if (options.keep is None) == (options.min_count is None):
         raise UsageError("prune needs either --keep or --min-count")
-    if location is None and staying["min_count"] is not None:
+    if options.run is None and options.min_count is not None:
         raise UsageError("--min-count is a number of uses: name the RUN that counted them, or give --keep")
-    model, run = load_model(base), None if location is None else manifest.require(location)
+    base, run = options.base, None if options.run is None else manifest.require(options.run)
+    model = load_model(base)
     require_listed(base, model)
     special = model.vocabulary.special_tokens
-    limits, kept = ("keep", "min_count"), staying["protect"]
-    if not isinstance(kept, Sequence):
-        kept = [line for line in read_text(kept).splitlines() if line]
+    protect: Any = options.protect
+    if not isinstance(protect, Sequence):
+        protect = [line for line in read_text(protect).splitlines() if line]
     chosen = {
-        **{name: None if staying[name] is None else whole_number(name, staying[name], 1) for name in limits},
-        "protected": sorted(protected_ids(model.vocabulary, kept)),
-        "keep_ids": flag("keep_ids", staying["keep_ids"]),
+        "keep": options.keep,
+        "min_count": options.min_count,
+        "protected": sorted(protected_ids(model.vocabulary, protect)),
+        "keep_ids": options.keep_ids,
     }
     change = Change("prune", base, model, run, chosen)
     with changing(change, options, executor, listener, _warn_of_other_cutting) as (runner, directory):

@@ -108,15 +108,6 @@ def pruned(model: Model, removed: Set[int], *, keep_ids: bool) -> tuple[Model, d
     return replace(model, vocabulary=Vocabulary(tokens, left, right, result, special), trained=False), new_of
 
 
-def with_new_ids(old: Vocabulary, scores: Mapping[int, int], model: Model) -> tuple[RemovedToken, ...]:
-    """Return the tokens that were removed, by id and score, with what their bytes are in the pruned model."""
-    encoder = model.pre_token_encoder()
-    return tuple(
-        RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pre_tokens([old.tokens[id_]])))
-        for id_, score in scores.items()
-    )
-
-
 MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"
 
 
@@ -137,7 +128,11 @@ def prune(task: ChangeTask) -> Pruning:
     uses = _uses(task, task.model)
     scores = removed_tokens(old, task.model.pre_token_encoder().last_merges(old.tokens), uses, asked)
     model, new_of = pruned(task.model, scores.keys(), keep_ids=asked["keep_ids"])
-    removed = with_new_ids(old, scores, model)
+    encoder = model.pre_token_encoder()
+    removed = tuple(
+        RemovedToken(id_, old.tokens[id_], score, tuple(encoder.encode_pre_tokens([old.tokens[id_]])))
+        for id_, score in scores.items()
+    )
     before, after = (None if of_model is None else sum(of_model) for of_model in (uses, _uses(task, model)))
     return Pruning(removed, {new: id_ for id_, new in new_of.items()}, before, after)
 
@@ -152,16 +147,10 @@ def _uses(task: ChangeTask, model: Model) -> Sequence[int] | None:
 
 
 def write_tables(made: tuple[Pruning, Vocabulary, Location]) -> None:
-    """Write id-map.parquet, a row a token that stays, and removed.parquet."""
+    """Write id-map.parquet, a row a token that stays, and removed.parquet, a row a token that goes."""
     pruning, old, directory = made
     tokens = old.to_dict()
     ids = ({"new_id": new, "old_id": was, "token": tokens[was]} for new, was in pruning.id_map.items())
     write_rows(directory / MAP_NAME, ids, {"new_id": "uint32", "old_id": "uint32", "token": "binary"})
-    write_removed((pruning.removed, directory))
-
-
-def write_removed(removed_and_directory: tuple[Sequence[RemovedToken], Location]) -> None:
-    """Write removed.parquet, a row a token that goes."""
-    removed, directory = removed_and_directory
     kinds = {"old_id": "uint32", "token": "binary", "score": "uint64", "new_ids": "uint32[]"}
-    write_rows(directory / REMOVED_NAME, map(vars, removed), kinds)
+    write_rows(directory / REMOVED_NAME, map(vars, pruning.removed), kinds)

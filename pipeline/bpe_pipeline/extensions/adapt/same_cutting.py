@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.pattern.presets import name_of
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import rules_of
@@ -13,20 +14,23 @@ from bpe_pipeline.tokenizer.model import Model
 _CUTTING = {"expression": "the pattern", "by": "what splits", "unicode": "the Unicode version", "text": "the text"}
 
 
+def _shown(name: str, value: str | None) -> str:
+    """Return what a message says of a pattern: its name, or that it has none; of anything else the value."""
+    if name != "expression":
+        return repr(value)
+    return (name_of(value) if value else None) or "one without a name"
+
+
 def require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
     """Raise `RunDirectoryError` if the run's pre-tokens are not those that the tokenizer cuts; warn of separators."""
     counting, expected = run.manifest.counting, cut_by(model.counting_pattern)
     for name, value in expected.items():
         if run.manifest.cutting.get(name) != value:
+            there, here = (_shown(name, one) for one in (run.manifest.cutting.get(name), value))
             raise RunDirectoryError(
-                f"{run.directory} was not split as the tokenizer splits: {_CUTTING[name]} is "
-                f"{run.manifest.cutting.get(name)!r} there and {value!r} here; count the corpus with --like"
+                f"{run.directory} was not split as the tokenizer splits: {_CUTTING[name]} is {there} there and {here} "
+                "here; count the corpus with --like"
             )
-    if counting["max_pre_token_bytes"] is not None:
-        raise RunDirectoryError(
-            f"{run.directory} was counted with --max-pre-token-bytes, which splits pre-tokens that the tokenizer "
-            "leaves whole; count the corpus with --like"
-        )
     separators = set() if counting["special_tokens_as_text"] else {*counting["special_tokens"]}
     added = {*model.vocabulary.special_tokens}
     if (other := sorted(separators - added)) and run.manifest.source is None:

@@ -148,7 +148,6 @@ def open_chat(
     sampled = any(data_set.num_samples for data_set in chat.sets)
     requested = {
         "input_format": options.input_format,
-        "compression": options.compression,
         **options.of_stage("chat"),
         **{field.name: getattr(options, field.name) for field in fields(RowOptions)},
         "seed": options.seed if options.val_size or options.interleave_probs or sampled else 0,  # of choices made

@@ -1,10 +1,9 @@
 """Commands that look at tokenizers: explain, diff, doctor."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import MISSING, replace
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import INSPECT, Session, checking, command
 from bpe_pipeline.commands.public.values import as_given, parse_tokenizer
 from bpe_pipeline.run import values as read
@@ -23,8 +22,6 @@ class ExplainOptions(Values):
     text: str = argument("TEXT", as_given, "str or bytes", keyword=str | bytes)
     tokenizer: Location = flag(MISSING, parse_tokenizer, "a tokenizer directory, tokenizer.json, or a run", "DIR",
         keyword=AnyPath | Any)
-    html: Location | None = flag(None, parse_location, "write a page instead of printing", "FILE", command_only=True)
-    overwrite: bool = flag(False, read.parse_flag, "replace a file that exists", command_only=True)
 
 
 class DiffOptions(Values):
@@ -45,12 +42,8 @@ class DoctorOptions(Values):
     path: Location = argument("TOKENIZER", parse_location,
         "a tokenizer's directory or file, of this package or another's, or a run")
     inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
-        "text to compare runtimes on, besides edge cases, and to measure for --gates; names, such as en=PATH, are "
-        "languages; default: a sample of the corpus", "[NAME=]FILE...", flag="--sample",
-        words=True)
-    gates: Location | None = flag(None, parse_location,
-        "numbers with the worst values that pass, in YAML, JSON or TOML; release: a set of this package", "FILE")
-    compare: Location | None = flag(None, parse_location, "another tokenizer, for gates of `nsl`", "TOKENIZER")
+        "text to compare runtimes on, besides edge cases; default: a sample of the corpus", "FILE...",
+        flag="--sample", words=True)
     counts: Location | None = flag(None, parse_location,
         "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")
     strict: bool = flag(False, read.parse_flag, "advice makes the exit code 1, too, and what is not checked 3",
@@ -76,18 +69,7 @@ def _examined() -> Any:
     return Examined
 
 
-def _check_explain(options: ExplainOptions, _: Mapping[str, Any]) -> None:
-    if options.overwrite and options.html is None:
-        raise UsageError("--overwrite is for --html FILE: give both, or leave it out")
-
-
-@command(
-    group=INSPECT,
-    takes=ExplainOptions,
-    positional=("text", "tokenizer"),
-    returns=_explanation,
-    check=_check_explain,
-)
+@command(group=INSPECT, takes=ExplainOptions, positional=("text", "tokenizer"), returns=_explanation)
 def explain(session: Session) -> Any:
     """Print why TEXT has its ids.
 
@@ -96,7 +78,7 @@ def explain(session: Session) -> Any:
 
     \b
     bpe-pipeline explain --tokenizer runs/a 'Hello world'
-    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --html hello.html
+    bpe-pipeline explain --tokenizer gpt2/tokenizer.json 'Hello world' --json
 
     >>> [pre_token] = bpe_pipeline.explain("lower", tokenizer).pre_tokens
     >>> [(merge.rank, merge.left, merge.right) for merge in pre_token.merges]
@@ -111,12 +93,9 @@ def explain(session: Session) -> Any:
         UsageError: the text or the tokenizer has another type.
         InputError: the tokenizer at the path cannot be read.
     """
-    from bpe_pipeline.extensions.inspect import explain as story
+    from bpe_pipeline.extensions.inspect.explain import explain
 
-    options = session.options
-    if options.html is None:
-        return story.explain(options.text, options.tokenizer)
-    return story.write_page(options.text, options.tokenizer, options.html, overwrite=options.overwrite)
+    return explain(session.options.text, session.options.tokenizer)
 
 
 @command(group=INSPECT, takes=DiffOptions, positional=("first", "second", "inputs"), returns=_compared)
@@ -161,7 +140,6 @@ def doctor(session: Session) -> Any:
     \b
     bpe-pipeline doctor runs/a/tokenizer
     bpe-pipeline doctor downloaded/model --sample unseen.txt --json
-    bpe-pipeline doctor runs/a --gates release.yaml --sample en=dev.en sw=dev.sw
 
     >>> examined = bpe_pipeline.doctor("my-tokenizer")
     >>> examined.of("wrong")
@@ -180,8 +158,7 @@ def doctor(session: Session) -> Any:
     with checking():
         from bpe_pipeline.extensions.inspect.doctor import doctor
 
-        samples, gates, other = options.inputs or (), options.gates, options.compare
-        examined = doctor(options.path, samples, options.counts, session.listener, gates, other)
+        examined = doctor(options.path, options.inputs or (), options.counts, session.listener)
         return replace(examined, strict=options.strict)
 
 

@@ -13,17 +13,13 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 
-from bpe_pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError, UsageError
+from bpe_pipeline.base.errors import ExportRefusedError, InputError, OtherKindError, RunDirectoryError
 from bpe_pipeline.base.events import Listener, warn_of
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.commands.held_out import choice_of, split_names
-from bpe_pipeline.commands.report import SAMPLE_BYTES, text_of
-from bpe_pipeline.corpus.sampling import Choice, choose
 from bpe_pipeline.counts.counter_file import open_counter
 from bpe_pipeline.extensions.inspect.diff import first_of
 from bpe_pipeline.extensions.inspect.doctor_files import agreement, settings
 from bpe_pipeline.extensions.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, command
-from bpe_pipeline.extensions.inspect.gates import pass_gates, read_gates
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.tokens import unused_tokens
@@ -255,17 +251,8 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
     return ""
 
 
-def doctor(
-    where: Location,
-    samples: Sequence[Location],
-    counts: Location | None,
-    listener: Listener,
-    gates: Location | None = None,
-    compare: Location | None = None,
-) -> Examined:
-    """Examine a tokenizer. samples: text to compare runtimes on, with names as `split_names` reads them; counts: a run
-    whose counts say which tokens are used; gates: a file of them, which are measured on the samples, and, to compare
-    with, on another tokenizer."""
+def doctor(where: Location, samples: Sequence[Location], counts: Location | None, listener: Listener) -> Examined:
+    """Examine a tokenizer. samples: text for its runtimes; counts: a run whose counts say which tokens are used."""
     if isinstance(where, Path) and not where.exists():
         raise InputError(
             f"{where} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json"
@@ -273,19 +260,7 @@ def doctor(
     own = manifest.run_of(where)
     if own is not None and same_location(where, own.directory.location) and not own.manifest.tokenizers:
         raise RunDirectoryError(f"{where} has no tokenizer yet: bpe-pipeline merge {where}")
-    if compare is not None and gates is None:
-        raise UsageError("--compare is for --gates FILE: give both, or leave it out")
-    named = () if gates is None else read_gates(gates)
     run = own if counts is None else manifest.require(counts)
     counted = run is not None and run.counter_path.exists()
-    texts = texts_to_check(own, split_names(samples)[1])
-    results = pass_gates(named, where, compare, *_text_of(samples, own)) if named else ()
-    return Examined(where, tuple(examine(where, texts, run if counted else None, listener)), results)
-
-
-def _text_of(samples: Sequence[Location], own: Run | None) -> tuple[Choice, str]:
-    """Return what gates are measured on, and its text field: samples, or without any the text of the run."""
-    if samples or own is None:
-        return choice_of(samples, "--sample")[0] if samples else Choice(()), "text"
-    text = text_of(own)
-    return Choice(choose(text.files, SAMPLE_BYTES), text.names), text.text_field
+    texts = texts_to_check(own, samples)
+    return Examined(where, tuple(examine(where, texts, run if counted else None, listener)))

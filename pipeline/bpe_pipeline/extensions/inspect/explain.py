@@ -11,13 +11,11 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.merges import merge, merge_list
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.pattern.prepare import SpecialSearch
-from bpe_pipeline.reports.page import plain_page
-from bpe_pipeline.reports.parts import Note, Part, Rows, element, html_of
-from bpe_pipeline.reports.result import Facts, Result
+from bpe_pipeline.reports.parts import Note, Part, Rows
+from bpe_pipeline.reports.result import Result
 from bpe_pipeline.reports.tokens import readable
 from bpe_pipeline.run import manifest
 from bpe_pipeline.storage import Location, named
-from bpe_pipeline.storage.atomic import single_output, write_whole
 from bpe_pipeline.tokenizer.encode import Text, utf8_of
 from bpe_pipeline.tokenizer.formats.files import load_model
 from bpe_pipeline.tokenizer.model import Model
@@ -191,7 +189,6 @@ class Explainer:
         return ExplainedPreToken(start, pre_token, "merged", cut_ids, tokens, tuple(merges), apart)
 
 
-_SECTIONS = 500  # of different pre-tokens, on a page
 _explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts
 
 
@@ -204,34 +201,6 @@ def explain(text: Text, tokenizer: Tokenizer | Location) -> Explanation:
     path = named(tokenizer, "tokenizer")
     model = load_model(path)
     return Explainer(model, _counts(path, model.vocabulary)).explain(text)
-
-
-def write_page(text: str, tokenizer: Location, where: Location, *, overwrite: bool) -> Facts:
-    """Write the explanation of a text as a page."""
-    target = single_output(where, overwrite=overwrite)
-    write_whole(target, page(explain(text, tokenizer), str(tokenizer)))
-    return Facts({"page": str(target)})
-
-
-def page(explanation: Explanation, tokenizer: str) -> str:
-    """Return a page: the tokens in colours, and a section for each different pre-token, up to a number."""
-    tokens = [token for pre_token in explanation.pre_tokens for token in pre_token.tokens]
-    spans = (
-        element("span", readable(token), class_=f"t{number % 4}", title=f"id {id_}")
-        for number, (token, id_) in enumerate(zip(tokens, explanation.ids, strict=True))
-    )
-    whole = element(
-        "section",
-        element("h2", f"{len(explanation.ids):,} tokens in {len(explanation.pre_tokens):,} pre-tokens"),
-        element("p", *spans, class_="cut", dir="auto"),
-        element("p", "Each colour is a token, ␣ a space. Tokens of different pre-tokens never merge.", class_="quiet"),
-    )
-    different = list({pre_token.pre_token: rows_of(pre_token) for pre_token in explanation.pre_tokens}.values())
-    sections = [element("section", html_of(one)) for one in different[:_SECTIONS]]
-    if len(different) > _SECTIONS:
-        rest = f"The first {_SECTIONS:,} of {len(different):,} different pre-tokens are explained here; --json has all."
-        sections.append(element("p", rest, class_="quiet"))
-    return plain_page(f"Why these tokens: {tokenizer}", whole, *sections)
 
 
 def _counts(path: Location, vocabulary: Vocabulary) -> Sequence[int]:

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bpe_pipeline.extensions.inspect.diff import EXAMPLES
-from bpe_pipeline.extensions.inspect.gates import GateResult, gates_parts
 from bpe_pipeline.reports.parts import Part, Rows
 from bpe_pipeline.reports.result import NOT_STORED, Advice, Result
 from bpe_pipeline.storage import Location
@@ -40,7 +39,6 @@ class Examined(Result):
 
     tokenizer: Location
     findings: tuple[Advice, ...]
-    gates: tuple[GateResult, ...] = ()
     strict: bool = field(default=False, metadata=NOT_STORED)  # advice counts as wrong; 3 if anything is not checked
 
     def of(self, *outcomes: str) -> tuple[Advice, ...]:
@@ -49,17 +47,16 @@ class Examined(Result):
 
     @property
     def _bad(self) -> int:
-        failed = sum(not gate.passed for gate in self.gates)
-        return failed + len(self.of(WRONG, *([ADVICE] if self.strict else [])))
+        return len(self.of(WRONG, *([ADVICE] if self.strict else [])))
 
     @property
     def exit_code(self) -> int:
-        """1 if something is wrong or fails, 3 if nothing could be checked; if `strict`, 3 if anything could not be."""
+        """1 if something is wrong, 3 if nothing could be checked; if `strict`, 3 if anything could not be."""
         unchecked = self.of(NOT_CHECKED)
         return 1 if self._bad else 3 if unchecked and (self.strict or len(unchecked) == len(self.findings)) else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; wrong: the number of findings that are, and of gates that fail."""
+        """Return plain values; wrong: the number of findings that are."""
         return super().to_json() | {"wrong": self._bad}
 
     def shown(self) -> Iterable[Part]:
@@ -73,5 +70,3 @@ class Examined(Result):
             rows += [("", f"... and {len(alike) - EXAMPLES:,} more: --json has all")] if len(alike) > EXAMPLES else []
             rows += [("", f"remedy: {remedy}")] if remedy else []
         yield Rows(tuple(rows))
-        if self.gates:
-            yield from gates_parts(self.gates)

@@ -25,13 +25,14 @@ def parity(session: Session) -> Any:
 
     \b
     bpe-pipeline parity runs/en runs/sw --dev runs/en-dev --dev runs/sw-dev --output runs/fair
-    bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --compare-plain --output runs/fair
+    bpe-pipeline parity en=texts/en sw=texts/sw --dev en=dev/en --dev sw=dev/sw --output runs/fair
     bpe-pipeline parity runs/en runs/sw --temperature inf --output runs/fair
     bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
 
     >>> one = bpe_pipeline.import_counts({"aabb": 10}, output="runs/one")
     >>> two = bpe_pipeline.import_counts({"ccdd": 10}, output="runs/two")
-    >>> tokenizer = bpe_pipeline.parity({"one": one, "two": two}, vocab_size=259, output="runs/parity")
+    >>> tokenizer = bpe_pipeline.parity({"one": one, "two": two}, dev={"one": one, "two": two},
+    ...     vocab_size=259, output="runs/parity")
     >>> tokenizer.merges
     [(b'b', b'b'), (b'd', b'd')]
 

@@ -18,7 +18,7 @@ from bpe_pipeline.run.options import (
 from bpe_pipeline.run.record import GROUPS, argument, as_in, flag, option
 from bpe_pipeline.storage import parse_location
 
-SETTINGS = ("ratio", "window", "alpha", "global_merges", "compare_plain")
+SETTINGS = ("ratio", "window", "alpha", "global_merges")
 _MOST = 1_000_000
 
 
@@ -79,8 +79,6 @@ class ParityCommandOptions(ParityOptions):
         keyword=Mapping[str, AnyPath] | None)
     temperature: str | None = as_in(MixtureOptions, "temperature")
     shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares")
-    compare_plain: bool = flag(False, read.parse_flag,
-        "report what each language would have with plain merges of the same counts")
     ratio: tuple[float, ...] | None = flag(None, _parse_ratios,
         "instead of --dev: target compression of each RUN relative to the others; repeatable", "NUMBER",
         keyword=Mapping[str, float] | None)

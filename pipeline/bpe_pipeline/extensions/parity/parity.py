@@ -1,18 +1,18 @@
 """`parity`: a new run with the sum of the counts of several languages, and its merges, which they take turns to choose.
 
 The merges are learned from the counts of each language, where they are stored. `Languages` is the chooser of such a
-run: how its merges are learned, verified, reported and described.
+run: how its merges are learned, reported and described.
 """
 
 import re
-import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError, unfit
+from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.commands.combine import (
     Combination,
@@ -21,7 +21,6 @@ from bpe_pipeline.commands.combine import (
     parts_of,
     require_addable,
     require_comparable,
-    run_combine,
     weigh,
     write_combination,
 )
@@ -29,13 +28,10 @@ from bpe_pipeline.commands.count import run_count
 from bpe_pipeline.commands.merge import run_merge
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.extensions.parity import KIND, measured, parity_worker
+from bpe_pipeline.extensions.parity import KIND, parity_worker
 from bpe_pipeline.extensions.parity.options import ParityOptions
 from bpe_pipeline.extensions.parity.parity_worker import Language, Parity, characters, read_settings, uneven
-from bpe_pipeline.merges import merge, merge_worker
 from bpe_pipeline.merges.chooser import Chooser
-from bpe_pipeline.merges.merge import Learning
-from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.merges.merge_worker import Learner
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
@@ -43,14 +39,14 @@ from bpe_pipeline.run.directory import RUN
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
-from bpe_pipeline.run.runner import Runner
-from bpe_pipeline.run.source import Source, Weighted
+from bpe_pipeline.run.source import Source
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.storage import Location, absolute, location, parse_location, same_location
+from bpe_pipeline.storage import Location, absolute, parse_location, same_location
 from bpe_pipeline.tokenizer.export import Trained
 
 Named = Sequence[tuple[str, Location]]
 _NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+_LEAST_SHARE = 0.01  # of the merges, that a language should choose
 
 
 @dataclass(frozen=True)
@@ -74,26 +70,6 @@ class Languages(Chooser):
         dev = {"dev": list(map(str, parity.dev))} if parity.dev else {}
         return {"languages": list(map(str, parity.languages)), **dev, "parity": settings}
 
-    def verify(self, runner: Runner, run: Run, learning: Learning) -> tuple[MergeList, str]:
-        """Learn the merges again, from the languages' counts; returns the merge list, and what was verified."""
-        executor, started = runner.executor, time.monotonic()
-        task = merge.task_of(runner, learning, require_counted(run, executor), run.manifest.options_of())
-        stored = executor.one(merge_worker.read, learning.merges)
-        if stored is None:
-            raise RunDirectoryError(f"{task.output} belongs to another run; remove it and run merge again")
-        task = replace(task, merges=len(stored) + stored.exhausted)
-        with runner.reporting("replaying", len(stored), "merges") as advance:
-            again = executor.one(parity_worker.learn_again, (self.parity, task), advance)
-        for name in ("left", "right", "counts", "joined", "choices", "exhausted"):
-            if getattr(stored, name) != getattr(again, name):
-                raise RunDirectoryError(
-                    f"{task.output} differs from what is learned again from the languages' counts: its {name}; "
-                    "remove it and run merge again"
-                )
-        end = "and then no pair is left" if stored.exhausted else "as many as were asked for"
-        took = f"{time.monotonic() - started:.1f} s"
-        return stored, f"{len(stored):,}, each chosen by its language when learned again, {end} (in {took})"
-
 
 def run_parity(
     languages: Named,
@@ -105,11 +81,12 @@ def run_parity(
 ) -> tuple[Summary, Trained]:
     """Combine the counts of the languages into a new run, and learn its merges as they choose them.
 
-    settings: of `Parity`, `compare_plain`, and `mixture`, which makes weights of the languages, not of --dev.
+    settings: of `Parity`, and `mixture`, which makes weights of the languages, not of --dev.
     """
-    compare_plain, mixture = settings.get("compare_plain"), settings.get("mixture")
+    mixture = settings.get("mixture")
     settings = read_settings(settings, len(languages), len(dev))
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
+    _require_measure(languages, dev, settings.get("ratio"), mixture)
     require_addable(runs, listener)
     names = [name for name, _ in languages]
     mixed = weigh([home for _, home in languages], (), executor, mixture, names)
@@ -136,10 +113,41 @@ def run_parity(
         weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
         mixture=mixture and mixture.named(names),
     )
-    if compare_plain:
-        _make_plain(mixed, given, executor, listener)
     summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
-    return run_merge(summary.directory, _merging_of(given), executor, listener)
+    merged = run_merge(summary.directory, _merging_of(given), executor, listener)
+    _warn_of_silent_languages(names, merged[1], listener)
+    return merged
+
+
+def _require_measure(languages: Named, dev: Named, ratio: Any, mixture: Any) -> None:
+    """Raise `UsageError` for fewer than two languages, and where nothing says what 'alike' means for them.
+
+    Counts of different texts say how much text a language has, not how well it is compressed: the language with the
+    most text would choose nearly all merges.
+    """
+    if len(languages) < 2:
+        raise UsageError("parity lets several languages choose merges: give two RUNs or more, or use `merge` for one")
+    if not dev and not ratio and mixture is None:
+        raise UsageError(
+            "parity needs a measure of the languages: give --dev with the same text in each language (RUNs that are "
+            "translations of one another are named as --dev, too), --ratio for each, or --temperature"
+        )
+
+
+def _warn_of_silent_languages(names: Sequence[str], trained: Trained, listener: Listener) -> None:
+    """Warn of languages that chose less than `_LEAST_SHARE` of the merges: hardly a token is theirs."""
+    choices = trained.merges(max(trained.options.vocab_size)).choices
+    chosen = Counter[int](() if choices is None else choices.columns[parity_worker.LANGUAGE])
+    total = chosen.total()
+    few = [f"{name} {chosen[at]:,}" for at, name in enumerate(names) if chosen[at] < _LEAST_SHARE * total]
+    if few:
+        listener(
+            Notice(
+                "warning",
+                f"of {total:,} merges few were chosen by {', '.join(few)}: the vocabulary compresses other languages; "
+                "give --dev texts that say the same in each language, or other --ratio or --share",
+            )
+        )
 
 
 def _read_named(words: Sequence[str], what: str) -> dict[str, Location] | None:
@@ -230,17 +238,6 @@ def _required_output(given: Mapping[str, Any], why: str) -> Location:
     if output is None:
         raise UsageError(f"parity needs --output DIR: {why} next to it")
     return output
-
-
-def _make_plain(mixed: Sequence[Weighted], given: Mapping[str, Any], executor: Executor, listener: Listener) -> None:
-    """Make the run of the same counts and weights with plain merges, unless it is there."""
-    if given.get("stop_at_saving"):
-        raise UsageError("--compare-plain compares vocabularies of one size: leave --stop-at-saving out")
-    home = measured.plain_of(_required_output(given, "the run with plain merges is made"))
-    making = making_of({**given, "output": home})
-    weights = [one.shown_weight for one in mixed]
-    run_combine([location(one.run) for one in mixed], weights, making, executor, listener)
-    run_merge(home, _merging_of(given), executor, listener)
 
 
 def _merging_of(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,21 +8,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from operator import gt, mul
+from operator import mul
 from typing import Any
 
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import RunDirectoryError, TrainingError, UsageError, unfit
 from bpe_pipeline.base.units import format_count, parse_whole_number
 from bpe_pipeline.counts.counter_file import Columns, CounterFile, as_batch, open_counter
-from bpe_pipeline.executors.worker import report_totals
 from bpe_pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from bpe_pipeline.merges.merge_list import Choices, MergeList
-from bpe_pipeline.merges.merge_worker import MergeTask, OnMerged, as_list
-from bpe_pipeline.merges.vocabulary import Vocabulary
+from bpe_pipeline.merges.merge_worker import MergeTask, OnMerged
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.storage import Location, parse_location
-from bpe_pipeline.tokenizer.export import Trained
 from bpe_pipeline.tokenizer.model import Model
 
 LANGUAGE = "language"  # the column of a merge list: which one chose a merge, null for all together
@@ -133,13 +130,6 @@ def learn(
     return training.result, _choices(training)
 
 
-def learn_again(parity_and_task: tuple[Parity, MergeTask]) -> MergeList:
-    """Learn the merges from nothing and return them; raises as learning does."""
-    parity, task = parity_and_task
-    threads, report = way_of(parity, task).threads, report_totals()
-    return as_list(*learn(parity, task, threads, None, lambda result, _: report(len(result.counts))))
-
-
 def _counter_of(language: Language) -> CounterFile:
     try:
         return open_counter(parse_location(language.counter), fingerprint=language.fingerprint)
@@ -212,51 +202,6 @@ def way_of(parity: Parity, task: MergeTask) -> Merging:
     return Merging(needed, min(task.threads, len(languages)))
 
 
-@dataclass(frozen=True)
-class MeasureTask:
-    """What to measure: the texts of the languages, with the merges of a vocabulary of this size."""
-
-    parity: Parity
-    trained: Trained
-    size: int
-    thresholds: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return "measuring the languages"
-
-
-@dataclass(frozen=True)
-class ByMerges:
-    """Tokens of each language.
-
-    merges: numbers of first merges; tokens: after these; kept: merges left without those that occurred fewer times than
-    each threshold; without: the tokens then, by threshold.
-    """
-
-    merges: tuple[int, ...]
-    tokens: tuple[tuple[int, ...], ...]
-    kept: tuple[int, ...]
-    without: tuple[tuple[int, ...], ...]
-
-
-def measure(task: MeasureTask) -> ByMerges:
-    """Encode the counters of the languages; `RunDirectoryError` if one is missing."""
-    model, counts = task.trained.model(task.size), task.trained.learned.counts
-    vocabulary = model.vocabulary
-    uses = []
-    for one in task.parity.dev or task.parity.languages:
-        with _counter_of(one) as counter:
-            uses.append(model.uses(one.weighted(counter)))
-    most = len(vocabulary.result)
-    steps = tuple(sorted({most >> halves for halves in range(8)}))
-    kept = [_kept(vocabulary, counts, least) for least in task.thresholds]
-    parts = [vocabulary.parts(partial(gt, step)) for step in steps]
-    parts += [vocabulary.parts(ranks.__contains__) for ranks in kept]
-    tokens = [[sum(map(mul, one, of)) for of in parts] for one in uses]
-    without = tuple(zip(*(one[len(steps) :] for one in tokens), strict=True))
-    return ByMerges(steps, tuple(tuple(one[: len(steps)]) for one in tokens), tuple(map(len, kept)), without)
-
-
 def lengths_of(model_and_counters: tuple[Model, Sequence[tuple[Location, str]]]) -> tuple[int, int]:
     """Return the bytes and the tokens of counters; `RunDirectoryError` if one is missing."""
     model, counters = model_and_counters
@@ -268,13 +213,3 @@ def lengths_of(model_and_counters: tuple[Model, Sequence[tuple[Location, str]]])
         tokens += sum(uses)
         size += sum(length * uses[id_] for id_, length in lengths.items())
     return size, tokens
-
-
-def _kept(vocabulary: Vocabulary, counts: Sequence[int], least: int) -> set[int]:
-    """Return the ranks of the merges that occurred that often, and of those that these need."""
-    ranks = {id_: rank for rank, id_ in enumerate(vocabulary.result)}
-    kept: set[int] = set()
-    for rank in range(len(vocabulary.result) - 1, -1, -1):
-        if rank in kept or counts[rank] >= least:
-            kept |= {rank} | {ranks[id_] for id_ in (vocabulary.left[rank], vocabulary.right[rank]) if id_ in ranks}
-    return kept

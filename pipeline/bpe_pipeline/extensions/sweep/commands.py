@@ -1,5 +1,6 @@
 """The command of sweeps."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,24 +9,22 @@ from bpe_pipeline.extensions.sweep.options import SweepOptions
 
 
 def _swept() -> Any:
-    from bpe_pipeline.extensions.sweep.page import Swept
+    from bpe_pipeline.extensions.sweep.result import Swept
 
     return Swept
 
 
 @command(group=INSPECT, takes=SweepOptions, returns=_swept)
 def sweep(session: Session) -> Any:
-    """Compare mixtures of RUNs and trained runs, and recommend one.
+    """Measure mixtures of RUNs at several sizes, and recommend one.
 
-    Nothing is counted again. Each mixture is a run in --output, with one merge list for all sizes, next to a table, a
-    page and the recommended tokenizer. The same command resumes; with more sizes or weights, it computes only what is
-    new.
+    Nothing is counted again. Each mixture is a run in --output, with one merge list for all sizes, next to a table and
+    the recommended tokenizer. The same command resumes; with more sizes or weights, it computes only what is new.
 
     \b
     bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
     bpe-pipeline sweep runs/en runs/ja runs/sw --temperature 1,2,3,inf --vocab-size 64k --output sweep
-    bpe-pipeline sweep --candidate runs/o200k --candidate runs/super --vocab-size 64k --held-out unseen --output sweep
-    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --parameters 7B --tokens 2T --output sweep
+    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --output sweep
 
     >>> one = bpe_pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
     >>> two = bpe_pipeline.import_counts({"newest": 7, "widest": 3}, output="runs/two")
@@ -41,17 +40,13 @@ def sweep(session: Session) -> Any:
         RunDirectoryError: a run is not completely counted, or runs cannot be compared.
         InputError: held-out text cannot be read.
     """
-    from bpe_pipeline.extensions.sweep.rule import for_model
-    from bpe_pipeline.extensions.sweep.sweep import Design, run_sweep
+    from bpe_pipeline.extensions.sweep.sweep import run_sweep
 
     options = session.options
     files = [run for run in options.runs if options.held_out and isinstance(run, Path) and run.is_file()]
     runs = tuple(run for run in options.runs if run not in files)  # files: of --held-out *.txt
-    model = for_model(parameters=options.parameters, tokens=options.tokens, hidden_size=options.hidden_size)
-    names = ("weights", "temperatures", "figures", "candidates")
-    said = {name: getattr(options, name) for name in names}
-    design = Design(runs, held_out=(*options.held_out, *files), model=model, shares=options.shares or (), **said)
-    return run_sweep(design, session.given, options, session.executor, session.listener)
+    options = replace(options, runs=runs, held_out=(*options.held_out, *files))
+    return run_sweep(options, session.given, session.executor, session.listener)
 
 
 COMMANDS = (sweep,)

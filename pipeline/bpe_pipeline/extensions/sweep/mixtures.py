@@ -5,55 +5,33 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.mixture import Mixture as Evened
 from bpe_pipeline.run.values import parse_weight, relative, shown_weight
 
-CANDIDATE = "candidate"  # the column of their names in tables
 _MOST_MIXTURES, _LONGEST_NAME = 256, 160
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Runs with their weights, by the names of the runs. every: which chunks of them, 2 for each second one.
-
-    made_by: what made the weights.
-    """
+    """Runs with their weights, by the names of the runs. made_by: what made the weights."""
 
     weights: Mapping[str, Fraction]
-    every: int = 1
     made_by: Evened | None = None
 
     @property
     def name(self) -> str:
         """A name for tables and for the mixture's directory."""
         shown = (f"{name}-x{shown_weight(weight)}" for name, weight in self.weights.items())
-        part = "" if self.every == 1 else f"@1_{self.every}"
         name = "+".join(one.replace("/", "_") for one in shown)
-        return (name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}") + part
+        return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}"
 
     def described(self) -> dict[str, str]:
         """Return the weights as they are shown, with the temperature that made them."""
         made_by = {} if self.made_by is None else {"temperature": self.made_by.temperature}
         return made_by | {name: shown_weight(weight) for name, weight in self.weights.items()}
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A trained run that is compared with mixtures, at `location`. how: its merges were learned, in words."""
-
-    name: str
-    location: str
-    how: str
-
-    every: ClassVar[int] = 1
-
-    def described(self) -> dict[str, str]:
-        """Return how it is shown where mixtures have weights."""
-        return {CANDIDATE: f"{self.name} ({self.how})"}
 
 
 def mixtures_of(texts: Sequence[str], names: Sequence[str]) -> list[Mixture]:
@@ -92,7 +70,7 @@ def evened_mixtures(temperatures: Sequence[str], shares: Sequence[str], sizes: M
     made_by = [Evened(temperature, fixed).named([*sizes]) for temperature in temperatures or ("1",)]
     weights = [dict(zip(sizes, map(Fraction, one.weights(sizes)), strict=True)) for one in made_by]
     above_0 = [{name: weight for name, weight in one.items() if weight} for one in weights]
-    return _different(Mixture(by, made_by=one) for by, one in zip(above_0, made_by, strict=True))
+    return _different(Mixture(by, one) for by, one in zip(above_0, made_by, strict=True))
 
 
 def _different(mixtures: Iterable[Mixture]) -> list[Mixture]:

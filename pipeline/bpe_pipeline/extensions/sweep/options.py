@@ -6,7 +6,7 @@ from bpe_pipeline.run import values as read
 from bpe_pipeline.run.mixture import parse_temperature
 from bpe_pipeline.run.options import MergeOptions, MixtureOptions, OutputOptions, VocabularyOptions
 from bpe_pipeline.run.record import CALL, OWN, argument, as_in, flag
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.storage import Location
 
 
 def _parse_weights(value: object) -> tuple[str, ...]:
@@ -31,14 +31,11 @@ class SweepOptions(OutputOptions, VocabularyOptions):
     """What `sweep` takes."""
 
     output: Location | None = as_in(OutputOptions, "output",
-        help="directory of the runs, the page and the recommended tokenizer")
+        help="directory of the runs, the table and the recommended tokenizer")
     vocab_size: tuple[int, ...] = as_in(VocabularyOptions, "vocab_size",
         help="numbers of tokens to try, with commas")
     tie_break: str = as_in(MergeOptions, "tie_break")
-    runs: tuple[Location, ...] = argument("[RUN ...]", read.parse_locations, "the directories of counted runs", ())
-    candidates: tuple[Location, ...] = flag((), read.parse_locations,
-        "trained run to compare on --held-out: of another pattern, by parity, with superwords; repeatable",
-        "RUN", flag="--candidate")
+    runs: tuple[Location, ...] = argument("RUN ...", read.parse_locations, "the directories of counted runs")
     weights: tuple[str, ...] = flag((), _parse_weights,
         "weights to try for the run in directory NAME, 0: without it; every combination is a mixture; repeatable  "
         "[default: 1]", "NAME=W[,W...]", flag="--weight",
@@ -49,15 +46,4 @@ class SweepOptions(OutputOptions, VocabularyOptions):
     shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", group=OWN, stage=CALL, advanced=False)
     held_out: tuple[Location, ...] = flag((), read.parse_locations,
         "text that was not trained on: files, directories, globs; repeatable; default: what each RUN counted", "PATH")
-    parameters: str | None = flag(None, lambda value: value,
-        "size of the model without embeddings, such as 7B, to recommend a vocabulary size", "N",
-        keyword=float | str | None)
-    tokens: str | None = flag(None, lambda value: value,
-        "tokens that the model is trained on, such as 2T  [default: compute-optimal]", "N",
-        keyword=float | str | None)
-    hidden_size: str | None = flag(None, lambda value: value,
-        "width of the model, a row of its embedding  [default: usual for --parameters]", "N", advanced=True,
-        keyword=float | str | None)
-    figures: Location | None = flag(None, parse_location,
-        "also write each figure as SVG, PDF and CSV, and each table as CSV", "DIR")
 # fmt: on

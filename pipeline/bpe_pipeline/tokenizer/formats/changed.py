@@ -35,13 +35,8 @@ def require_listed(base: Location, model: Model) -> None:
         )
 
 
-def write_changed(
-    base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location, *, recut: bool = False
-) -> Model:
-    """Write the files at `base` with the vocabulary of `model`, ids moved by `new_of`; returns the model as read.
-
-    recut: write the pattern of `model`, too, in place of the base's.
-    """
+def write_changed(base: Location, model: Model, new_of: Mapping[int, int] | None, directory: Location) -> Model:
+    """Write the files at `base` with the vocabulary of `model`, ids moved by `new_of`; returns the model as read."""
     home = tokenizer_home(base)
     file = document_of(base)
     if file is not None:
@@ -51,10 +46,6 @@ def write_changed(
         names = [name for name in CHANGED_NAMES[:-1] if (home / name).exists()]
         names += settings_files.named_templates(home)
         contents = {name: _settings(home / name, new_of, marks) for name in names}
-        if recut:
-            document["pre_tokenizer"] = huggingface.public_pre_tokenizer(model)
-            name = settings_files.CONFIG_NAME
-            contents[name] = huggingface.recut_settings(json.loads(contents.get(name, "{}")), model)
         write_files(
             directory, contents | {huggingface.MODEL_NAME: _document(document, file, model.vocabulary, new_of, marks)}
         )

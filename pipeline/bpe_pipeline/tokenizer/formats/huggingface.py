@@ -12,6 +12,7 @@ from typing import Any
 
 from bpe_pipeline.base.errors import ExportRefusedError
 from bpe_pipeline.pattern.compiled import PatternSequence
+from bpe_pipeline.pattern.presets import PRESETS
 from bpe_pipeline.pattern.translate import for_tokenizers
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
@@ -66,8 +67,8 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     plain = {"clean_up_tokenization_spaces": False, "model_max_length": _UNLIMITED_LENGTH}
     plain_class = {"add_prefix_space": model.preparation.space_in_front, "tokenizer_class": _ANY_CLASS}
     config = existing_only(plain | {**model.settings} | named | plain_class, model)
-    # tokenizer.json holds the pattern in the spelling of its engine; one without a name is also kept as the user wrote.
-    if model.pattern.name is None:
+    # tokenizer.json holds the pattern in the spelling of its engine; one that is no preset is also kept as we read it.
+    if model.pattern.name not in PRESETS:
         config[PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
         config[SEPARATOR_KEY] = model.separator
@@ -79,12 +80,6 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
     if (generation := generation_content(model)) is not None:
         contents[GENERATION_NAME] = generation
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
-
-
-def recut_settings(config: dict[str, Any], model: Model) -> str:
-    """Return tokenizer_config.json for a tokenizer.json that has the pattern of `model` now."""
-    config |= {"tokenizer_class": _ANY_CLASS, PATTERN_KEY: model.pattern.expression}
-    return json.dumps(config, ensure_ascii=False, indent=2) + "\n"
 
 
 def _reasons_against(model: Model) -> Iterator[str]:

@@ -15,7 +15,7 @@ from bpe_pipeline.base.errors import ExportRefusedError, PatternError
 from bpe_pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.parse import first_difference
-from bpe_pipeline.pattern.presets import PRESETS, Preset, superword_presets
+from bpe_pipeline.pattern.presets import PRESETS, Preset, name_of, superword_presets
 from bpe_pipeline.pattern.translate import for_tokenizers, leaves_text
 from bpe_pipeline.tokenizer.formats.fields import Field, shortened, steps_of
 from bpe_pipeline.tokenizer.formats.tokenizer_json import DIGIT, DIGITS_THEN_GPT2, REGEX_STAGE
@@ -100,7 +100,8 @@ def _step(split: Field, noted: Field) -> CompiledPattern:
 def _recovered(expression: str, noted: Field) -> CompiledPattern:
     """Return the pattern that tokenizers reads in an expression: the noted one, a named one, or the expression."""
     if noted.value is not None:
-        compiled = compile_pattern(noted.read(str))
+        text = noted.read(str)
+        compiled = compile_pattern(name_of(text) or text)
         if for_tokenizers(compiled) == expression:
             return compiled
         raise PatternError(f"{shortened(expression)} is not what {shortened(noted.value)} is written as for tokenizers")
@@ -108,6 +109,8 @@ def _recovered(expression: str, noted: Field) -> CompiledPattern:
     for preset in nearest:
         if expression in (preset.published_as, _as_written(preset.name)):
             return compile_pattern(preset.name)
+    if (name := name_of(expression)) is not None and _as_written(name) == expression:  # with a suffix
+        return compile_pattern(name)
     if any(expression == preset.expression and preset.read_alike_by for preset in superword_presets().values()):
         return compile_pattern(expression)
     expression = _LINE_END.sub(lambda match: r"(?![^\n])" if match[1] else match[0], expression)

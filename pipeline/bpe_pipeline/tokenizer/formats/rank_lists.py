@@ -22,7 +22,7 @@ from bpe_pipeline.base.errors import InputError, OtherKindError, UsageError, unf
 from bpe_pipeline.pattern.compiled import CompiledPattern
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.parse import first_difference
-from bpe_pipeline.pattern.presets import PRESETS, resolve
+from bpe_pipeline.pattern.presets import PRESETS, name_of, resolve
 from bpe_pipeline.pattern.token_rules import Preparation
 from bpe_pipeline.pattern.translate import leaves_text
 from bpe_pipeline.run.ids import MAX_IDS, Roles
@@ -87,8 +87,7 @@ def read_ranks(file: Location) -> dict[int, bytes]:
 
 
 def _pattern(pattern: str) -> CompiledPattern:
-    name = next((name for name, preset in PRESETS.items() if preset.expression == pattern), None)
-    compiled = compile_pattern(name or resolve(pattern))
+    compiled = compile_pattern(name_of(pattern) or resolve(pattern))
     if compiled.name is not None:
         return compiled
     difference = compiled.refusal or first_difference(pattern)

@@ -6,20 +6,15 @@ from functools import partial
 from typing import Any, ClassVar
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import RunDirectoryError
-from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.counts.counter_file import open_counter
-from bpe_pipeline.merges import merge, merge_worker
 from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.merges.forecast import Merging, surely_enough
-from bpe_pipeline.merges.merge import Learning
 from bpe_pipeline.merges.merge_list import Choices, MergeList
-from bpe_pipeline.merges.merge_worker import Learner, MergeTask, OnMerged, as_list
+from bpe_pipeline.merges.merge_worker import Learner, MergeTask, OnMerged
 from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.summary import Section
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import ClusterOptions, OutputOptions, Values, VocabularyOptions
-from bpe_pipeline.run.runner import Runner
 
 
 class Options(ClusterOptions, OutputOptions, VocabularyOptions):
@@ -39,16 +34,6 @@ class ShortTokens(Chooser):
     def learner(self) -> Learner:
         """Return the functions that a worker calls."""
         return Learner(way, partial(learn, self.longest))
-
-    def verify(self, runner: Runner, run: Run, learning: Learning) -> tuple[MergeList, str]:
-        """Learn the merges again."""
-        options = run.manifest.options_of()
-        task = merge.task_of(runner, learning, require_counted(run, runner.executor), options)
-        stored = runner.executor.one(merge_worker.read, learning.merges)
-        again = runner.executor.one(learn_again, (self.longest, task))
-        if stored is None or (stored.left, stored.right) != (again.left, again.right):
-            raise RunDirectoryError(f"{run.merges_path} has other merges than are learned again: merge again")
-        return stored, f"{len(stored):,}, of at most {self.longest} bytes, when learned again"
 
     def info(self) -> dict[str, Any]:
         """Say how the merges are chosen."""
@@ -76,12 +61,6 @@ def learn(
         rules = replace(task.rules, max_token_bytes=longest)
         ended = partial(on_merged, choices=choices)
         return engine.run(task.merges, rules, threads=threads, phase_end=ended), choices
-
-
-def learn_again(longest_and_task: tuple[int, MergeTask]) -> MergeList:
-    """Learn from nothing, in a worker."""
-    longest, task = longest_and_task
-    return as_list(*learn(longest, task, task.threads, None, lambda *_, **__: None))
 
 
 def section(_executor: Any, run: Run, trained: Any) -> Section:
