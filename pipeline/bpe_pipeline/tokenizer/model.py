@@ -125,11 +125,6 @@ class Model:
         """Whether text is prepared before it is cut: then its ids are not those that the core makes of it alone."""
         return self.preparation.changes_ids(self.vocabulary.special_tokens)
 
-    @cached_property
-    def is_rewritten(self) -> bool:
-        """Whether more than the normalizer changes text before it is cut."""
-        return self.preparation.rewrites(self.vocabulary.special_tokens)
-
     @property
     def separating(self) -> list[str]:
         """The added tokens that separate documents: those that are special."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from command import refused, run, succeeded
 
+import bpe_pipeline
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import InputError
 
