@@ -25,7 +25,7 @@ def test_cached_name_is_compared_and_others_are_refused(trained: Path, tmp_path:
     absent = "is not in the cache of transformers: load it once"
     for name, said in (("owner/model", absent), ("no such path/at all", "does not exist")):
         assert f"{name} {said}" in refused(run("report", trained, "--compare", name), 1)
-    with pytest.raises(InputError, match=r"^gtp2 is no path, .* or one of gpt2, qwen, .*, o200k, gpt-4o$"):
+    with pytest.raises(InputError, match=r"^gtp2 is no path, .*, or one of gpt2, qwen, .*, o200k, gpt-4o$"):
         cached_or_reference("gtp2", lambda _: None)
     home = tmp_path / "models--openai-community--gpt2"
     (home / "refs").mkdir(parents=True)

@@ -25,7 +25,11 @@ _STORE = "https://openaipublic.blob.core.windows.net/encodings"
 
 def found(path: Location) -> Location:
     """Return where the tokenizer is that a person names: the path itself, if it exists, else a file in a cache."""
-    return cached(str(path)) if isinstance(path, Path) and not path.exists() else path
+    try:
+        is_missing = isinstance(path, Path) and not path.exists()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; name a tokenizer's directory, or a run") from None
+    return cached(str(path)) if is_missing else path
 
 
 def cached(name: str) -> Path:
@@ -72,6 +76,7 @@ def _file_of_transformers(name: str, model: str) -> Path:
         file = None
     if isinstance(file, str):
         return Path(file)
-    remedy = f"load it once with transformers.AutoTokenizer.from_pretrained({model!r}), or give a path"
-    more = "" if "/" in model else f" or one of {_names()}"
+    remedy = f"load it once with transformers.AutoTokenizer.from_pretrained({model!r}), or give a run directory, a"
+    remedy += " tokenizer's directory or file"
+    more = "" if "/" in model else f", or one of {_names()}"
     raise InputError(f"{name} is no path, and {model} is not in the cache of transformers: {remedy}{more}")
