@@ -19,15 +19,15 @@ CORPORA = {  # in the order of the tables; languages with a megabyte or more
     "english.txt": "English manuals, from web pages",
     "kernel.txt": "Linux kernel source",
 }
-TRAINERS = (ours.NAME, "gigabpe", "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokenizers")
-ELSEWHERE = {"sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
+TRAINERS = (ours.NAME, ours.BY_LINES, "gigabpe", "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokenizers")
+ELSEWHERE = {ours.BY_LINES: "by lines", "sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
 # The merges were compared in the same sessions; patterns are what `benchmarks/adapters.py` could ask of each trainer.
 FEATURES = (
-    ("same merges as `BpeTrainer`", ("yes", "yes, by lines", "yes", "yes, with options", "no: other order of ties",
-                                     "no: characters, words", "itself")),
-    ("patterns", ("your own", "GPT-2's", "GPT-2's", "your own", "your own", "none", "your own")),
+    ("same merges as `BpeTrainer`", ("yes", "yes, of lines", "yes, of lines", "yes", "yes, with options",
+                                     "no: other order of ties", "no: characters, words", "itself")),
+    ("patterns", ("your own", "your own", "GPT-2's", "GPT-2's", "your own", "your own", "none", "your own")),
 )  # fmt: skip
 
 
@@ -83,27 +83,33 @@ def trainers(all_records: Sequence[Record]) -> str:
     return "\n".join([*_rows(all_records), *features])
 
 
-def same_merges(group: Sequence[Record]) -> set[str]:
-    """Return the other trainers that learned the merges that we did, from documents or from lines."""
+def same_merges(group: Sequence[Record]) -> dict[str, set[str]]:
+    """Return the other trainers that learned the merges that we did, by our name: from documents, or from lines."""
     done = [record for record in group if record["status"] == "ok"]
-    merges = {record["tokens_digest"] for record in done if record["tool"] in ours.HOW}
-    return {record["tool"] for record in done if record["tokens_digest"] in merges} - {*ours.HOW}
+    found = dict[str, set[str]]()
+    for own in ours.HOW:
+        merges = {record["tokens_digest"] for record in done if record["tool"] == own}
+        found[own] = {record["tool"] for record in done if record["tokens_digest"] in merges} - {*ours.HOW}
+    return found
 
 
-def _times(group: Sequence[Record], tool: str, field: str) -> float:
-    return records.paired(group, tool, ours.NAME, field) or float("inf")
+def own_of(group: Sequence[Record], tool: str) -> str:
+    """Return which of ours a tool is compared with: the one of the same merges, else the one of documents."""
+    return next((own for own, tools in same_merges(group).items() if tool in tools or tool == own), ours.NAME)
+
+
+def times(group: Sequence[Record], tool: str, field: str) -> float | None:
+    """Return how many times ours a tool took: the median of the ratios of the rounds, as in text, table and chart."""
+    return records.paired(group, tool, own_of(group, tool), field)
 
 
 def headline(all_records: Sequence[Record]) -> str:
-    """Return the first sentences of the README: compared with `BpeTrainer`, and the fastest of the same merges."""
+    """Return the first sentences of the README: compared with `BpeTrainer`."""
     group = tasks(all_records)[0]
-    peer = min(same_merges(group), key=lambda tool: _times(group, tool, "wall_s"))
-    trainer = f"{_times(group, 'tokenizers', 'wall_s'):.0f} times as fast"
-    memory = f"in 1/{_times(group, 'tokenizers', 'peak_memory_bytes'):.0f} of its memory"
+    faster, smaller = (times(group, "tokenizers", field) or 0 for field in ("wall_s", "peak_memory_bytes"))
     return _filled(
         "**Train GPT-style BPE tokenizers on corpora larger than memory.** The merges of Hugging Face's `BpeTrainer`, "
-        f"{trainer} and {memory}; {_times(group, peer, 'wall_s'):.2g} times as fast as {peer}, the fastest other "
-        "trainer that was measured with these merges."
+        f"{faster:.0f} times as fast and in 1/{smaller:.0f} of its memory."
     )
 
 
@@ -114,10 +120,10 @@ def _filled(text: str) -> str:
 def caption(all_records: Sequence[Record]) -> str:
     """Return what the chart shows, and how to repeat it."""
     group = tasks(all_records)[0]
-    day, change = date.fromisoformat(group[0]["session"][:10]), records.change_of_machine(all_records, group) or 0
+    day, rounds = date.fromisoformat(group[0]["session"][:10]), max(one["round"] for one in group)
     return _filled(
         f"*{name_of(group)}, GPT-2's pattern, {VOCAB_SIZE:,} tokens, {group[0]['machine']['usable_cores']} cores, "
-        f"{day.day} {day:%B %Y}, times ±{change / 2:.0%}. `data/build_debian.py` makes the corpus from public "
+        f"{day.day} {day:%B %Y}, medians of {rounds} rounds. `data/build_debian.py` makes the corpus from public "
         "packages; repeat the chart with `python -m benchmarks compare FILE`.*"
     )
 

@@ -21,10 +21,11 @@ _STYLE = (
     "<style>svg.chart{color:var(--md-default-fg-color,#1f2328)}"
     "@media (prefers-color-scheme:dark){svg.chart{color:var(--md-default-fg-color,#e6edf3)}}</style>"
 )
-_CAPTIONS = ("the same merges as BpeTrainer", "other merges", "not finished")
+_CAPTIONS = ("the merges of documents, as BpeTrainer's", "the merges of lines", "other merges", "not finished")
+_OF = dict(zip(ours.HOW, _CAPTIONS, strict=False))  # each group with a bar of ours
 _LETTERS = 11
 _STAGES = ("all", "counting", "merging")
-_SHORT = {"tokenizers": "HF BpeTrainer", "sentencepiece": "SentencePiece"}
+_SHORT = {ours.BY_LINES: "by lines", "tokenizers": "HF BpeTrainer", "sentencepiece": "SentencePiece"}
 
 
 def _figure(rows: int, columns: int, width: float, height: float, **how: Any) -> tuple[Any, Any, Any]:
@@ -99,11 +100,14 @@ def draw_trainers(groups: Sequence[Sequence[Record]], path: Path) -> None:
 
 def _captions(group: Sequence[Record]) -> dict[str, list[str]]:
     """Return the trainers of a task by what they learned, the fastest first."""
-    same, found = comparison.same_merges(group) | {ours.NAME}, dict[str, list[str]]()
+    same, found = comparison.same_merges(group), dict[str, list[str]]()
     done = {tool: records.values(group, tool, "wall_s").values() for tool in comparison.TRAINERS}
     for tool in sorted(done, key=lambda tool: statistics.median(done[tool] or [0])):
-        caption = _CAPTIONS[0 if tool in same else 1 if done[tool] else 2]
+        own = next((own for own, tools in same.items() if tool == own or tool in tools), None)
+        caption = _CAPTIONS[-1] if not done[tool] else _CAPTIONS[-2] if own is None else _OF[own]
         found.setdefault(caption, []).append(tool)
+    if found.get(_OF[ours.BY_LINES]) == [ours.BY_LINES]:  # nothing to compare it with
+        del found[_OF[ours.BY_LINES]]
     return dict(sorted(found.items(), key=lambda item: _CAPTIONS.index(item[0])))
 
 
@@ -116,11 +120,11 @@ def _draw_panel(axis: Any, group: Sequence[Record], captions: dict[str, list[str
         axis.text(-0.62 * most, height, caption, style="italic", fontsize=_LETTERS - 2, va="center")
         for tool in named:
             height -= 1
-            mine, [time, *memory] = tool == ours.NAME, comparison.cell(group, tool).split(", ")
-            hatch, colour = "" if caption == _CAPTIONS[0] else "//", OURS_COLOUR if mine else PEER_COLOUR
+            mine, [time, *memory] = tool in ours.HOW, comparison.cell(group, tool).split(", ")
+            hatch, colour = "" if caption in _OF.values() else "//", OURS_COLOUR if mine else PEER_COLOUR
             axis.barh(height, seconds[tool], 0.7, color=colour, hatch=hatch, edgecolor="white", lw=0)
-            ratio = seconds[tool] / seconds[ours.NAME]
-            times = "" if mine or not memory else f" · {ratio:.{0 if ratio >= 9.5 else 1}f}×"
+            ratio = comparison.times(group, tool, "wall_s")
+            times = "" if mine or not memory or ratio is None else f" · {ratio:.{0 if ratio >= 9.5 else 1}f}×"
             how: dict[str, Any] = {"va": "center", "fontsize": _LETTERS, "weight": "bold" if mine else "normal"}
             axis.text(-0.62 * most, height, _SHORT.get(tool, tool), **how)
             axis.text(seconds[tool] + 0.02 * most, height, f"{time}{times}", **how)

@@ -34,7 +34,7 @@ def agreement(group: Sequence[Record], tool: str) -> str:
     if len(digests) > 1:
         return "differ from round to round"
     for own, answer in ((ours.NAME, "same"), (ours.BY_LINES, "same as by lines")):
-        if tool != own and digests == {r["tokens_digest"] for r in group if r["tool"] == own and r["status"] == "ok"}:
+        if tool in comparison.same_merges(group)[own]:
             return answer
     return f"{'' if tool in ours.HOW else 'other, '}`{min(digests)[:8]}`"
 
@@ -54,10 +54,10 @@ def training_rows(group: Sequence[Record]) -> list[str]:
         cells = [
             name + (f" ({len(same) - len(done)} rounds failed)" if len(done) < len(same) else ""),
             seconds_text(walls),
-            ratio_text(records.paired(group, tool, ours.NAME, "wall_s")),
+            ratio_text(comparison.times(group, tool, "wall_s")),
             f"{statistics.median(r['user_s'] + r['system_s'] for r in done):.2f} s",
             size_text(statistics.median(r["peak_memory_bytes"] for r in done)),
-            ratio_text(records.paired(group, tool, ours.NAME, "peak_memory_bytes")),
+            ratio_text(comparison.times(group, tool, "peak_memory_bytes")),
             agreement(group, tool),
         ]
         rows.append((statistics.median(walls), f"| {' | '.join(cells)} |"))

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, process, records, render, run
+from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, plots, process, records, render, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import generated_text
@@ -72,10 +72,28 @@ def test_table_of_trainers_shows_medians_ratios_and_agreement() -> None:
     other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
     assert render.training_rows(other)[1].endswith("| other, `00112233` |")
     lines = [record(tool, 1, 9.0, tokens_digest="1122") for tool in (ours.BY_LINES, "gigabpe")]
-    assert render.training_rows([*THREE_ROUNDS, *lines])[2].endswith("| same as by lines |")
-    assert comparison.same_merges([*THREE_ROUNDS, *lines]) == {"tokenizers", "gigabpe"}
+    rows = render.training_rows([*THREE_ROUNDS, *lines, record("gigabpe", 2, 9.0, tokens_digest="1122")])
+    assert [row.endswith("| same as by lines |") for row in rows].count(True) == 1
+    assert comparison.same_merges([*THREE_ROUNDS, *lines]) == {ours.NAME: {"tokenizers"}, ours.BY_LINES: {"gigabpe"}}
     failed = record("rustbpe", 1, 0.0, status="timeout", reason="stopped after 15 minutes")
     assert render.training_rows([failed]) == ["| rustbpe 1.0 | stopped after 15 minutes | - | - | - | - | - |"]
+
+
+def test_a_trainer_is_compared_with_ours_of_the_same_merges() -> None:
+    """Of documents or of lines, by one formula in text, table and chart."""
+    lines = [
+        record(tool, number, seconds, tokens_digest="1122")
+        for tool, seconds in ((ours.BY_LINES, 3.0), ("gigabpe", 9.0))
+        for number in (1, 2, 3)
+    ]
+    group = [*THREE_ROUNDS, *lines, record("rustbpe", 1, 5.0, tokens_digest="3344")]
+    for tool, ratio in (("gigabpe", 3.0), ("tokenizers", 10.0), (ours.BY_LINES, 1.0), ("rustbpe", 5.0)):
+        assert comparison.times(group, tool, "wall_s") == ratio
+    assert " | 3.00x | " in next(row for row in render.training_rows(group) if "gigabpe" in row)
+    captions = plots._captions(group)
+    assert captions["the merges of documents, as BpeTrainer's"] == [ours.NAME, "tokenizers"]
+    assert captions["the merges of lines"] == [ours.BY_LINES, "gigabpe"]
+    assert captions["other merges"] == ["rustbpe"]
 
 
 def test_report_states_how_steady_the_machine_was() -> None:

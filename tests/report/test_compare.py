@@ -12,25 +12,32 @@ from command import refused, run, succeeded
 
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.reports.compared import cached, cached_or_reference, load_compared
+from bpe_pipeline.reports.compared import cached_or_reference, load_compared
 from bpe_pipeline.reports.measure import source_names
 from bpe_pipeline.reports.numbers import REFERENCES
 from bpe_pipeline.reports.record import MeasuredTokenizer, bytes_lost
+from bpe_pipeline.tokenizer.formats.well_known import cached
 
 
 def test_cached_name_is_compared_and_others_are_refused(trained: Path, tmp_path: Path, monkeypatch: Any) -> None:
     pytest.importorskip("huggingface_hub")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     absent = "is not in the cache of transformers: load it once"
     for name, said in (("owner/model", absent), ("no such path/at all", "does not exist")):
         assert f"{name} {said}" in refused(run("report", trained, "--compare", name), 1)
-    with pytest.raises(InputError, match=r"^gtp2 is no path, .* or one of gpt2, qwen, .*, o200k, gpt-4o$"):
-        cached_or_reference("gtp2")
+    with pytest.raises(InputError, match=r"^gtp2 is no path, .*, or one of gpt2, qwen, .*, o200k, gpt-4o$"):
+        cached_or_reference("gtp2", lambda _: None)
     home = tmp_path / "models--openai-community--gpt2"
     (home / "refs").mkdir(parents=True)
     (home / "refs" / "main").write_text("0" * 40)
     shutil.copytree(trained / "tokenizer", home / "snapshots" / ("0" * 40))
     succeeded(run("report", trained, "--compare", "gpt2", "--output", tmp_path / "out.html"))
+    assert succeeded(run("diff", trained, "gpt2")).returncode == 0  # one resolver for all
+    assert "gpt2: 600 tokens" in run("diff", trained, "gpt2").stdout
+    assert succeeded(run("encode", "--text", "low", "--tokenizer", "gpt2")).stdout
+    assert "the same ids" in succeeded(run("doctor", "gpt2")).stdout
+    for command in (("diff", trained, "gtp2"), ("doctor", "gtp2"), ("encode", "--text", "low", "--tokenizer", "gtp2")):
+        assert "gtp2 is no path, and gtp2 is not in the cache of transformers" in run(*command).stderr
 
 
 RANKS = [bytes([byte]) for byte in range(256)] + [b"th", b"the"]
@@ -57,7 +64,11 @@ def write_encoding(cache: Path, name: str) -> None:
 def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(trained: Path, tiktoken_cache: Path) -> None:
     def report(page: str) -> tuple[dict[str, Any], str]:
         words = ["--compare", "gpt-4o", "llama3", "--output", tiktoken_cache / f"{page}.html"]
-        succeeded(run("report", trained, *words))
+        said = succeeded(run("report", trained, *words)).stderr
+        assert ("warning: gpt-4o is no path, and o200k_base is not in the cache of tiktoken" in said) == (
+            page == "first"
+        )
+        assert said.count("; the report compares its own sentences with ") == (2 if page == "first" else 1)
         document = json.loads((tiktoken_cache / f"{page}.json").read_text())
         return document["numbers"], (tiktoken_cache / f"{page}.html").read_text()
 

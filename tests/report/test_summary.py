@@ -48,6 +48,29 @@ def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, t
     assert len(run("encode", text, *words).stdout.splitlines()) <= 8
 
 
+def test_encoding_says_which_tokenizer_of_a_run_it_used(text: Path, tmp_path: Path) -> None:
+    run_ = tmp_path / "run"
+    succeeded(run("train", text, "--output", run_, "--vocab-size", 300))
+    succeeded(run("merge", run_, "--vocab-size", 280))
+    encoded = succeeded(run("encode", text, "--tokenizer", run_, "--output", tmp_path / "a")).stdout
+    assert f"tokenizer  {run_}/tokenizer (300 tokens); tokenizer-280 next to it: name one to use it\n" in encoded
+    encoded = succeeded(run("encode", text, "--tokenizer", run_ / "tokenizer-280", "--output", tmp_path / "b")).stdout
+    assert f"tokenizer  {run_}/tokenizer-280 (280 tokens)\n" in encoded
+    said = succeeded(run("encode", "--text", "low", "--tokenizer", run_)).stderr
+    assert said == f"with {run_}/tokenizer; next to it are tokenizer-280: name one to use it\n"
+    assert succeeded(run("encode", "--text", "low", "--tokenizer", run_ / "tokenizer")).stderr == ""
+
+
+def test_what_is_not_written_is_said_once(text: Path, tmp_path: Path) -> None:
+    """Where it is news: not under each further size, and behind what is a warning."""
+    words = ["--output", tmp_path / "run", "--pattern", "o200k", "--vocab-size"]
+    first = succeeded(run("train", text, *words, 9000)).stderr
+    assert first.count("no gpt2 files: ") == 1
+    assert first.index("warning: ") < first.index("no gpt2 files: ")
+    assert "no gpt2 files: " not in succeeded(run("merge", tmp_path / "run", "--vocab-size", 300)).stderr
+    assert "no gpt2 files " in (tmp_path / "run" / "report.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("changes", "shards"),
     [

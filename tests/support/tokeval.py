@@ -105,7 +105,6 @@ def _values(of: dict[str, Any], operators: Any) -> dict[str, dict[str, float]]:
     of = {**of, "vocabulary_utilization": used}
     digits = of["digit_split_variability"]["by_digit_length"]
     return {
-        "fertility": by("fertility", "mean"),
         "vocabulary_used": by("vocabulary_utilization", "utilization"),
         "tokens_per_line": {"": of["avg_tokens_per_line"]["global_avg"]},
         "bytes_per_token": {"": of["bytes"]["global"]["compression_rate"], **of["bytes"]["per_language"]},

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from command import refused, run, run_here, succeeded
 from transformers import AutoTokenizer, GenerationConfig
@@ -184,6 +186,26 @@ def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> N
     with pytest.warns(UserWarning, match=r"'<\|im_end\|>' 10 times; --special-tokens-in-text") as warned:
         assert len(bpe_pipeline.encode(tmp_path / "c.txt", ours, workers=1)) == 5
     assert len(warned) == 1
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.txt"])
+def test_documents_that_would_end_as_turns_of_a_chat_are_warned_of(name: str, tmp_path: Path) -> None:
+    """As with the tokenizer of an instruct model, whose eos ends a turn, also where no text says what separates."""
+    home, corpus = tmp_path / "base", tmp_path / name
+    bpe_pipeline.train_from_counts({"low": 5}, output=home, vocab_size=260, special_tokens=[EOT, "<|im_end|>"])
+    config = home / "tokenizer" / "tokenizer_config.json"
+    settings = json.loads(config.read_text()) | {"eos_token": "<|im_end|>"}
+    config.write_text(json.dumps({key: value for key, value in settings.items() if "separator" not in key}))
+    (home / "tokenizer" / "special_tokens_map.json").unlink()  # of the roles before
+    if name == "a.parquet":
+        pq.write_table(pa.table({"text": ["low", "lower"]}), corpus)
+    else:
+        corpus.write_text('{"text": "low"}\n' if name == "a.jsonl" else "low")
+    said = r"documents end with '<\|im_end\|>', which ends turns .* again with --separator '<\|endoftext\|>'$"
+    with pytest.warns(UserWarning, match=said):
+        bpe_pipeline.encode_corpus(corpus, home, tmp_path / "shards", workers=1)
+    for separator in (EOT, "<|im_end|>"):  # whoever says which one is not warned
+        bpe_pipeline.encode_corpus(corpus, home, tmp_path / separator[2:5], workers=1, separator=separator)
 
 
 PAD = ["--pad-token", "<pad>"]

@@ -14,6 +14,7 @@ from typing import Any
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
+from bpe_pipeline.commands.named_tokenizer import used_of
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import no_text_error
@@ -43,7 +44,9 @@ def encode_with(
     inputs = options.inputs or ()
     model = planning.model_of(tokenizer, inputs[0] if len(inputs) == 1 else inputs)
     summary = run_encode(options, model, executor, listener)
-    summary = replace(summary, tokenizer=None if isinstance(tokenizer, Tokenizer) else tokenizer)
+    if not isinstance(tokenizer, Tokenizer):
+        home, others = used_of(tokenizer)
+        summary = replace(summary, tokenizer=home, others=others)
     listener(Notice("summary", summary.text(columns_of(sys.stderr))))
     return summary
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.base.events import Listener, Notice
+from bpe_pipeline.commands.named_tokenizer import used_of
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run.extensions import maker_of
 from bpe_pipeline.shards.decode import decode, shards_of
@@ -45,9 +47,12 @@ class Streamed(Result):
 
 
 def encode_texts(
-    tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], *, ordinary: bool
+    tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], listener: Listener, *, ordinary: bool
 ) -> Streamed:
     """Return the ids of each text or else of each file."""
+    used, others = used_of(tokenizer_path)
+    if others:
+        listener(Notice("info", f"with {used}; next to it are {', '.join(others)}: name one to use it"))
     tokenizer = Tokenizer.load(tokenizer_path)
     encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
     return Streamed("ids", map(encode, texts or map(_read, paths)))

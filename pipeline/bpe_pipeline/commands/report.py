@@ -201,12 +201,13 @@ def write_summary(
         runner.warn(f"{run.directory} had a report with {flags}, which this command replaces by a plain one; {again}")
     if newer := counted.facts.newer_characters():
         runner.warn(f"newer characters: {newer}")
-    for name, reason in summary.refused.items():
-        runner.inform(f"no {name} files: {reason}")
     try:
         write_files(run, Report(summary, numbers), options, summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(runner.listener, "the report is incomplete", error)
+    for name, reason in summary.refused.items():
+        if before is None or name not in before.summary.refused:  # said once
+            runner.inform(f"no {name} files: {reason}")
     runner.listener(Notice("summary", summary.text(columns_of(sys.stderr))))
     return summary
 

@@ -187,7 +187,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     if trained_on:
         listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
     name = extras.name or NumbersTask.name
-    others = _tokenizers_of(extras.compare, name)
+    others = _tokenizers_of(extras.compare, name, listener)
     return NumbersTask(
         trained,
         choice,
@@ -204,14 +204,16 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
     )
 
 
-def _tokenizers_of(paths: Sequence[Location], own: str) -> dict[str, Location | str]:
+def _tokenizers_of(paths: Sequence[Location], own: str, listener: Listener) -> dict[str, Location | str]:
     """Return other tokenizers by the names that are shown: where each is, or the name of a reference."""
     labels, locations = split_names(paths)
     names = [label or short for label, short in zip(labels, short_names(locations), strict=True)]
     if (any(labels) or own != NumbersTask.name) and len({own, *names}) <= len(names):
         raise UsageError(f"--compare has a label twice, or that of this tokenizer: {', '.join(names)}")
     return {
-        name: tokenizer_path(path) if not isinstance(path, Path) or path.exists() else cached_or_reference(str(path))
+        name: tokenizer_path(path)
+        if not isinstance(path, Path) or path.exists()
+        else cached_or_reference(str(path), listener)
         for name, path in zip(names, locations, strict=True)
     }
 

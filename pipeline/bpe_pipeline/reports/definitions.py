@@ -154,7 +154,7 @@ TEXT = (
     Number(
         "tokens_per_word",
         "tokens per word",
-        "Tokens that overlap a word, a run of letters, marks and digits; the mean over words.",
+        "Fertility: tokens that overlap a word, a run of letters, marks and digits; the mean over words.",
         _ratio("overlaps", "words"),
         -1,
         source=_RUST,
@@ -169,14 +169,6 @@ TEXT = (
         ".1%",
         _RUST,
         brief=True,
-    ),
-    Number(
-        "fertility",
-        "fertility",
-        "Tokens of a text over its words between white space; the mean over texts.",
-        _ratio("tokens_of_words", "spaced_texts"),
-        -1,
-        source=f"{_RUST}; TokEval `fertility`",
     ),
     Number(
         "tokens_per_line",

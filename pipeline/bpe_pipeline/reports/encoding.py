@@ -21,7 +21,7 @@ _AMOUNTS = ("padded", "truncated", "dropped")
 class EncodingSummary(Result):
     """One run of `encode --output`. times: seconds of each stage, None: kept; cluster: None: this machine alone.
 
-    tokenizer: its location, if it has one: then the next command is shown.
+    tokenizer: its location, if it has one: then the next command is shown; others: what else its run has.
     """
 
     directory: Location
@@ -31,6 +31,7 @@ class EncodingSummary(Result):
     retries: int
     cluster: ClusterUse | None = None
     tokenizer: Location | None = None
+    others: tuple[str, ...] = ()
     part: PartDone | None = None  # of a command with --part: the corpus is then what its chunks hold
 
     event = "summary"
@@ -41,7 +42,7 @@ class EncodingSummary(Result):
         return str(self.directory)
 
     def shown(self) -> Iterable[Part]:
-        """Return at most nine rows."""
+        """Return at most ten rows."""
         if self.part is not None:
             yield Rows(self._rows_of_part(self.part))
             return
@@ -58,6 +59,7 @@ class EncodingSummary(Result):
         has_positions = corpus.made_by is None and "position_ids" in (corpus.columns or {})
         yield Rows(
             (
+                ("tokenizer", "" if self.tokenizer is None else self._used()),
                 ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
                 ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
                 ("left out", str(corpus.not_taken)),
@@ -71,6 +73,11 @@ class EncodingSummary(Result):
                 ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
             )
         )
+
+    def _used(self) -> str:
+        """Say which tokenizer was used."""
+        others = f"; {', '.join(self.others)} next to it: name one to use it" if self.others else ""
+        return f"{self.tokenizer} ({self.corpus.vocab_size:,} tokens){others}"
 
     def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
         of_part = f"{format_bytes(self.corpus.read_bytes)}, {format_count(self.corpus.documents, 'documents')}"

@@ -16,8 +16,8 @@ from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.tokens import script_of_character
 
-Sums = dict[str, float]
-"""What was counted, by name: whole numbers but for the sum of ratios that makes a mean over texts."""
+Sums = dict[str, int]
+"""What was counted, by name."""
 _NUMBERS = re.compile("([0-9]+)")
 _IDENTIFIERS = re.compile("([A-Za-z_][A-Za-z0-9_]*)")
 _OPERATORS = re.compile(r"(\*\*|//|<<|>>|<=|>=|=>|==|!=|&&|\|\||\?:|[+\-*/=<>!&|^~%])")
@@ -157,7 +157,7 @@ class Record:
         self.numbers.update(other.numbers)
 
 
-def add_to(sums: Sums, more: Mapping[str, float]) -> None:
+def add_to(sums: Sums, more: Mapping[str, int]) -> None:
     """Add amounts to others by their names."""
     for name, amount in more.items():
         sums[name] = sums.get(name, 0) + amount
@@ -205,8 +205,7 @@ def _count(
         tokens += len(ids)
         decoded.append(back)
         parts.append(original)
-    spaced = len(text.text.split())
-    add_to(sums, {"tokens": tokens, "tokens_of_words": tokens / spaced if spaced else 0, "spaced_texts": spaced > 0})
+    add_to(sums, {"tokens": tokens})
     # Special tokens of this tokenizer, which cut a text into stretches, are not decoded.
     changed = _changed_lines(text if len(parts) == 1 else MarkedText("".join(parts)), "".join(decoded))
     add_to(sums, {"lines": text.lines.total(), "changed_lines": changed.total()})

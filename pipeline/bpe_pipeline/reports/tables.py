@@ -54,7 +54,6 @@ def sizes(merged: MergeNumbers) -> Table:
 
 
 _OF_LANGUAGES = (
-    "fertility",
     "tokens_per_word",
     "bytes_per_token",
     "characters_per_token",

@@ -76,6 +76,8 @@ def warnings_of(
     """Yield warnings of special tokens in the text that are not what the tokenizer takes for the separator."""
     if warning := other_separator(model, separator_of(model, options), total.special_found, documents, plan):
         yield warning
+    elif ending := ending_of_turns(model, options):
+        yield ending
     if total.special_in_text and options.special_tokens_in_text == "tokens":
         yield (
             f"the text has special tokens, encoded as special tokens: {most_frequent(total.special_in_text)}; "
@@ -114,6 +116,17 @@ def require_one_search(model: Model, options: EncodeFilesOptions) -> None:
     special_tokens, rules = _recognised(model, options)
     texts = dict.fromkeys([*(token.decode() for token in special_tokens), *rules])
     replace(model.preparation, rules=rules).require_one_search(list(texts))
+
+
+def ending_of_turns(model: Model, options: EncodeFilesOptions) -> str | None:
+    """Return a warning if documents end with what ends turns of a chat, and the tokenizer has an end of text."""
+    ends = [text for text in WELL_KNOWN["end"] if text in model.separating]
+    if options.separator is not None or model.separator not in WELL_KNOWN["turn end"] or not ends:
+        return None
+    return (
+        f"documents end with {model.separator!r}, which ends turns of a chat, and the tokenizer has {ends[0]!r}: if "
+        f"that ends documents, encode them again with --separator '{ends[0]}'"
+    )
 
 
 def with_bos(model: Model, options: EncodeOptions) -> Model:

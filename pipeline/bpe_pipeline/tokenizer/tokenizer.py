@@ -190,7 +190,7 @@ class Tokenizer(Conversions, Decoding):
 
     @classmethod
     def load(cls, path: AnyPath) -> Tokenizer:
-        """Read a tokenizer's files; names of the Hugging Face Hub are not looked up.
+        """Read a tokenizer's files; nothing is downloaded.
 
         The ids are those of the file's own runtime, also those that it adds around each text.
 
@@ -198,7 +198,8 @@ class Tokenizer(Conversions, Decoding):
         [257, 258]
 
         Args:
-            path: a run directory, or a tokenizer's directory or file: tokenizer.json, or vocab.json and merges.txt.
+            path: a run directory, or a tokenizer's directory or file: tokenizer.json, or vocab.json and merges.txt; or
+                a name, such as gpt2 or OWNER/MODEL, of one in the cache of transformers or tiktoken.
 
         Returns:
             The tokenizer.

@@ -167,7 +167,7 @@ def encode(session: Session) -> Any:
         from bpe_pipeline.commands.encode_text import encode_texts
 
         paths = [parse_location(name) for name in options.inputs or ()]
-        return encode_texts(options.tokenizer, paths, options.texts, ordinary=options.ordinary)
+        return encode_texts(options.tokenizer, paths, options.texts, session.listener, ordinary=options.ordinary)
     from bpe_pipeline.commands.encode import encode_with
 
     return encode_with(options.tokenizer, options, session.executor, session.listener)

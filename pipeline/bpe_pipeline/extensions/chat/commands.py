@@ -32,12 +32,14 @@ def encode_chat(session: Session) -> Any:
     """
     from dataclasses import replace
 
+    from bpe_pipeline.commands.named_tokenizer import used_of
     from bpe_pipeline.extensions.chat.encode import run_encode_chat
     from bpe_pipeline.tokenizer.formats.files import load_model
 
     tokenizer = session.options.tokenizer
     summary = run_encode_chat(session.options, load_model(tokenizer), session.executor, session.listener)
-    return replace(summary, tokenizer=tokenizer)
+    used, others = used_of(tokenizer)
+    return replace(summary, tokenizer=used, others=others)
 
 
 COMMANDS = (encode_chat,)

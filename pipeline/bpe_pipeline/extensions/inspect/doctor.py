@@ -42,6 +42,7 @@ from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 from bpe_pipeline.tokenizer.formats.fields import SNIPPET_NAME
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from bpe_pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME
+from bpe_pipeline.tokenizer.formats.well_known import found
 from bpe_pipeline.tokenizer.model import Model, bytes_of_letters
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -253,10 +254,7 @@ def _not_to_be_checked(model: Model, home: Location, name: str) -> str:
 
 def doctor(where: Location, samples: Sequence[Location], counts: Location | None, listener: Listener) -> Examined:
     """Examine a tokenizer. samples: text for its runtimes; counts: a run whose counts say which tokens are used."""
-    if isinstance(where, Path) and not where.exists():
-        raise InputError(
-            f"{where} does not exist: give a run directory, a tokenizer's directory, or its tokenizer.json"
-        )
+    where = found(where)
     own = manifest.run_of(where)
     if own is not None and same_location(where, own.directory.location) and not own.manifest.tokenizers:
         raise RunDirectoryError(f"{where} has no tokenizer yet: bpe-pipeline merge {where}")

@@ -13,6 +13,7 @@ from bpe_pipeline.tokenizer.formats.huggingface import MODEL_NAME
 from bpe_pipeline.tokenizer.formats.rank_lists import is_rank_file, load_ranks
 from bpe_pipeline.tokenizer.formats.read_gpt2 import load_gpt2
 from bpe_pipeline.tokenizer.formats.read_huggingface import load_huggingface
+from bpe_pipeline.tokenizer.formats.well_known import encoding_of, found
 from bpe_pipeline.tokenizer.model import Model
 
 _PAIR = ("vocab.json", "merges.txt")
@@ -67,9 +68,11 @@ def document_of(path: Location) -> Location | None:
 
 
 def load_model(path: Location) -> Model:
-    """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), a file of it, or a run directory."""
+    """Load a tokenizer directory (tokenizer.json, or vocab.json with merges.txt), a file of it, a run directory, or a
+    well-known tokenizer by its name."""
+    path = found(path)
     try:
-        return _load(tokenizer_path(path))
+        return load_ranks(path) if encoding_of(path) else _load(tokenizer_path(path))
     except RemoteError:
         raise
     except OSError as error:
@@ -109,5 +112,5 @@ def _file_in(home: Location) -> Location:
 def _missing(file: Location, choice: str = "") -> str:
     return (
         f"{file} does not exist: give a run directory, a tokenizer's directory (tokenizer.json, or vocab.json and "
-        f"merges.txt), or its tokenizer.json{choice}; names of models elsewhere are not looked up"
+        f"merges.txt), or its tokenizer.json{choice}"
     )
