@@ -33,7 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-STARTING = {"base", "executors", "trainers"}  # rooms about processes, as tests marked `processes` are
+STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
 
 
 def pytest_configure() -> None:
@@ -48,8 +48,8 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Do everything in this process, fixtures too, unless processes are what a test is about."""
-    room = item.path.relative_to(Path(__file__).parent).parts[0]
-    starts = room in STARTING or item.get_closest_marker("processes")
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    starts = folder in STARTING or item.get_closest_marker("processes")
     with contextlib.nullcontext() if starts else tasks_here.activated():
         return (yield)
 

@@ -313,7 +313,7 @@ def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -
     for home in (mixed, again):
         bpe_pipeline.merge(home, vocab_size=vocab_size)
         assert bpe_pipeline.report(home).numbers.merged.last_count == 3
-        assert "its last pair occurred 3 times, fewer than 20" in (home / "report.json").read_text()
+        assert "its last merge occurred 3 times, fewer than 20" in (home / "report.json").read_text()
     shown = (mixed / "report.txt").read_text()
     assert ("occurred 300 times, counted with the weights" in shown) == (weight == "100")
     swept = bpe_pipeline.sweep(homes, weights={"seldom": [weight]}, vocab_size=vocab_size, output=tmp_path / "sweep")

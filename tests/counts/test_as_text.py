@@ -15,7 +15,7 @@ import bpe_pipeline
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.counts.as_text import certain_pre_tokens
 from bpe_pipeline.pattern.compiler import compile_pattern
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 
 MARKS = ["<|im_start|>", "<|im_end|>", "[INST]", "</s>", "<start_of_turn>", "<|a b|>", "<\uff5cUser\uff5c>", "of", "<>"]
 MARKS += ["<x cafe\u0301 e>", "\u0301a > =\u0338 e"]

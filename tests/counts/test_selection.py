@@ -253,7 +253,7 @@ def test_what_is_left_out_is_reported(tmp_path: Path) -> None:
     amounts = _documents(FIRST, others=()).not_taken()
     said = (
         rf"{amounts['left_out_documents']} documents not in the sample \(\d.*, {amounts['left_out_characters']:,} "
-        rf"characters\); {amounts['cut_documents']} documents cut at --max-document-chars \(.*, "
+        rf"characters\); {amounts['cut_documents']} documents truncated at --max-document-chars \(.*, "
         rf"{amounts['cut_characters']:,} characters\)"
     )
     (run / "report.json").rename(run / "moved")  # what is stored with the counter is told

@@ -391,5 +391,5 @@ def test_a_dry_run_says_that_the_corpus_is_read_twice_and_a_run_that_a_pattern_i
     assert "from 400 tokens on" in succeeded(run(*words, "--dry-run")).stdout
     assert not (tmp_path / "x").exists()
     said = run(*words, "--pattern", r" ?\w+|\s+|[^\w\s]+").stderr
-    assert "would cut pre-tokens of --pattern apart" in said
+    assert "would split pre-tokens of --pattern apart" in said
     assert "--pattern superbpe fits" in said

@@ -1,4 +1,4 @@
-"""Small trained merge lists and hard texts, for the tests of tokenizers and exports."""
+"""Small trained merge lists and edge cases, for the tests of tokenizers and exports."""
 
 import functools
 import random

@@ -21,7 +21,7 @@ from published import (
 
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import InputError, UsageError
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.pattern.presets import PRESETS
 from bpe_pipeline.tokenizer.formats import rank_lists
 from bpe_pipeline.tokenizer.formats.rank_lists import read_ranks

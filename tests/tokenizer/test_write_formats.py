@@ -166,7 +166,7 @@ VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range
         ("gguf", lambda: tokenizer("cl100k"), "pattern 'cl100k' does: it has the patterns gpt2, llama3, qwen2"),
         ("gguf", lambda: tokenizer("kimi-k2"), r"ranges of its own, without such as U\+3005"),
         ("gguf", lambda: tokenizer("o200k"), "716 of 2,000 texts .* convert_hf_to_gguf.py"),
-        ("gguf", lambda: tokenizer(samples.CUSTOM), "does not cut as the pattern 'foo"),
+        ("gguf", lambda: tokenizer(samples.CUSTOM), "does not split as the pattern 'foo"),
         ("gguf", lambda: samples.tokenizer(specials=()), "without special tokens: llama.cpp would take token 11"),
         ("gguf", lambda: Tokenizer.from_merges([], [EOT]), "without merges"),
         ("gguf", lambda: samples.tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),

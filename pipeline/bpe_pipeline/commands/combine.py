@@ -43,7 +43,7 @@ from bpe_pipeline.storage.atomic import whole_file
 
 Text = tuple[object, ...]  # what identifies a counted text: a counter, a source, or a file
 _NO_FILE = 2  # at most that many members
-_CUTTING_NAMES = {"expression": "--pattern", "by": "what cuts", "unicode": "the Unicode version"}
+_CUTTING_NAMES = {"expression": "--pattern", "by": "what splits", "unicode": "the Unicode version"}
 
 
 def directory_of(summary: Summary) -> Location:

@@ -160,9 +160,9 @@ def _read(runner: Runner, run: Run, part_path: PartPath, counts: Any, options: I
     if otherwise:
         example = next(counters.example for counters in taken if counters.cut_otherwise)
         runner.warn(
-            f"the pattern {options.pattern} would cut {format_count(otherwise, 'pre-tokens')} of {rows:,} "
+            f"the pattern {options.pattern} would split {format_count(otherwise, 'pre-tokens')} of {rows:,} "
             f"differently, such as {example[:60].decode(errors='backslashreplace')!r}: the tokenizer will not find "
-            "them whole; name the pattern that cut them with --pattern"
+            "them whole; name the pattern that split them with --pattern"
         )
     return Parts(
         [(part, task.fingerprint) for counters in taken for part in counters.parts],

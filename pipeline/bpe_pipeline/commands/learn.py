@@ -59,7 +59,7 @@ def merge_and_export(
     for advice in itertools.chain.from_iterable(section.advice for section in sections):
         runner.warn(str(advice))
     if numbers is not None and options.normalize == "nfc" and (changed := rewritten(numbers)):
-        remedy = "decoding returns the normal form; with --normalize none text stays as it is"
+        remedy = "decoding returns normalized text; with --normalize none text stays as it is"
         runner.warn(f"in a sample of the corpus {changed}: {remedy}")
     summary = report.write_summary(
         runner,
@@ -95,7 +95,7 @@ def _with_chosen_size(runner: Runner, learned: MergeList, options: TrainOptions)
 def _export(
     runner: Runner, run: Run, trained: Trained, exporting_bytes: int
 ) -> tuple[Run, list[Exported], Numbers | None]:
-    """Write the tokenizer of every size; a worker computes the report's numbers, meanwhile if memory has room."""
+    """Write the tokenizer of every size; a worker computes the report's numbers meanwhile if the budget allows it."""
     compute = functools.partial(report.after_training, runner, run, trained)
     with ThreadPoolExecutor(1, report.STAGE) as pool:  # a worker has nothing to do while we export
         with runner.timed("exporting"):

@@ -14,8 +14,8 @@ def require_extendable(model: Model) -> None:
     """Raise `UsageError` if counts of plain text would not show the pre-tokens that the tokenizer cuts."""
     if model.preparation.space_in_front:
         raise UsageError(
-            "the tokenizer puts a space in front of text before it cuts it, so counts of the text itself are of other "
-            "pre-tokens: it cannot be extended; take it out of its tokenizer.json if the texts need it not"
+            "the tokenizer puts a space in front of text before it splits it, so counts of the text itself are of "
+            "other pre-tokens: it cannot be extended; take it out of its tokenizer.json if the texts need it not"
         )
 
 

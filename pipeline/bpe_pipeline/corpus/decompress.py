@@ -75,7 +75,7 @@ def _failure(file: CorpusFile, stream: OpenFile, window: int, out: int, error: E
         )
     at = stream.tell()
     where = f"before its end ({at} bytes)" if at >= file.size else f"before byte {at}"
-    cause = f"it is damaged or cut short {where}, after {out} bytes of text"
+    cause = f"it is damaged or truncated {where}, after {out} bytes of text"
     return damaged(file.path, f"decompressed as {file.compression}: {cause}", error)
 
 

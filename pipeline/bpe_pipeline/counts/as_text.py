@@ -14,7 +14,7 @@ from bpe_pipeline.corpus.chunks import find_provable
 from bpe_pipeline.counts.counter_file import as_batch, naming_damage, open_counter
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern, PatternSequence
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run, run_of
 from bpe_pipeline.run.options import CountOptions
@@ -69,7 +69,7 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
             continue
         often = {pre_token: counted.get(pre_token, 0) // times for pre_token, times in counts.items()}
         if not often:
-            said = f"how often {text!r} was counted as text is unknown: the pattern may cut it in other ways"
+            said = f"how often {text!r} was counted as text is unknown: the pattern may split it in other ways"
             lines.append(
                 (f"{said}; to be sure, count again with --special-token {text!r} (or --split-at, with --like)", False)
             )

@@ -88,7 +88,7 @@ class NotTaken:
     def __str__(self) -> str:
         documents = (
             (self.left_out_documents, "not in the sample"),
-            (self.cut_documents, "cut at --max-document-chars"),
+            (self.cut_documents, "truncated at --max-document-chars"),
         )
         text = ((self.left_out_bytes, self.left_out_characters), (self.cut_bytes, self.cut_characters))
         return "; ".join(

@@ -84,9 +84,9 @@ def _warn_of_misfit(runner: Runner, counted: Counted, pattern: CompiledPattern) 
     share, example = runner.executor.one(pre_tokens_cut, FitTask(counted.path, counted.fingerprint, pattern))
     if share:
         runner.warn(
-            f"--superword-pattern would cut pre-tokens of --pattern apart, {share:.2%} of the different ones, such as "
-            f"{example[:40]!r}: tokens learned from them are never used where it cuts; --pattern superbpe fits, or a "
-            "--superword-pattern of your own"
+            f"--superword-pattern would split pre-tokens of --pattern apart, {share:.2%} of the different ones, such "
+            f"as {example[:40]!r}: tokens learned from them are never used where it splits; --pattern superbpe fits, "
+            "or a --superword-pattern of your own"
         )
 
 

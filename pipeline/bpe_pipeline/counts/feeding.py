@@ -328,7 +328,7 @@ def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryErro
         what, judging = "document", ", --errors replace"  # it is judged whole
     if task.judge.selects:
         what, judging = "document", ", no --sample, no --max-document-chars"
-    remedy = f", fewer --workers{judging}, or a --pattern or --special-token that cuts it"
+    remedy = f", fewer --workers{judging}, or a --pattern or --special-token that splits it"
     if task.work == "encoded":  # the tokenizer says what cuts
         remedy = f"{judging} or fewer --workers"
     return TrainingError(

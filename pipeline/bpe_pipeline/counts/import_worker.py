@@ -16,7 +16,7 @@ from bpe_pipeline.corpus.read_budget import ReadBudget
 from bpe_pipeline.counts.counter_file import counter_partitions, write_counter
 from bpe_pipeline.counts.counts_file import COUNT_WANTED, MOST_COUNT, Batch, read_counts, shown
 from bpe_pipeline.pattern.compiled import CompiledPattern
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.storage import Location
 
 State: TypeAlias = tuple[int, int]  # of a file: its size and time of change (ns)

@@ -165,7 +165,7 @@ def _beside_words(merges: int, threads: int) -> int:
 
 
 def _hopeless(shape: CounterShape, merges: int, resident_bytes: int) -> bool:
-    """Whether pairs are what does not fit: words on disk make no room for them, and few merges are made a pass."""
+    """Whether pairs are what does not fit: words on disk leave no memory for them, and few merges are made a pass."""
     return shape.slots < _FEW_SLOTS and _pairs(merges, shape.slots) > resident_bytes // _RARE_PAIR_BYTES
 
 

@@ -19,7 +19,7 @@ from bpe_pipeline.run.ids import SpecialTokens
 from bpe_pipeline.storage import Location, sealed_parquet
 from bpe_pipeline.storage.atomic import whole_file
 
-LEAST_SAVING, LEAST_COUNT = 0.05, 20  # of tokens, by a doubling; of the last pair, so that it is no typing error
+LEAST_SAVING, LEAST_COUNT = 0.05, 20  # of tokens, by a doubling; of the last merge, so that it is no typing error
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 _LEFT_OUT = b"left_out"  # different pre-tokens and their bytes

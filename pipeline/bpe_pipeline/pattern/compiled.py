@@ -16,7 +16,7 @@ from bpe_pipeline.base.printable import BYTE_CHARACTERS
 from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.pattern.by_regex import cut_with_regex
 from bpe_pipeline.pattern.classes import UNICODE_VERSION
-from bpe_pipeline.pattern.normal_form import nfc_form
+from bpe_pipeline.pattern.normalization import nfc_form
 from bpe_pipeline.pattern.presets import Preset, preset_of
 
 _SHOWN_CHARACTERS = 200
@@ -71,7 +71,7 @@ class CompiledPattern:
 
     @property
     def form(self) -> _core.NormalForm | None:
-        """What puts text into a normal form before it is cut."""
+        """What puts text into a Unicode normalization form before it is split."""
         return nfc_form() if self.nfc else None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class CompiledPattern:
 
 @dataclass(frozen=True)
 class PatternSequence(CompiledPattern):
-    """At least two steps, each with an automaton, each of which cuts the pre-tokens of the one before.
+    """At least two steps, each with an automaton, each of which splits the pre-tokens of the one before.
 
     It has no automaton of its own. `expression` has those of the steps, with `THEN` between. The last ones, after
     `THEN_LETTERS`, cut the text in the byte alphabet, where each byte is a letter: also inside characters.
@@ -132,7 +132,7 @@ class PatternSequence(CompiledPattern):
     def _automata(self, data: bytes) -> list[_core.Automaton]:
         if len(data) >> 32:
             raise InputError(
-                f"a document of {len(data):,} bytes is more than the 4 GiB that several steps can cut: split it"
+                f"a document of {len(data):,} bytes is more than the 4 GiB that several steps can split: split it"
             )
         return [step.automaton for step in self.steps if step.automaton is not None]
 
@@ -149,5 +149,5 @@ def in_sequence(steps: Sequence[CompiledPattern], of_letters: Sequence[CompiledP
         if step.tables is None:
             raise PatternError(f"the pattern {step.expression!r} has no automaton, because of {step.refusal}")
     texts = [THEN.join(step.expression for step in steps), *(step.expression for step in of_letters)]
-    refusal = f"its {len(all_steps)} steps, each of which cuts the pre-tokens of the one before"
+    refusal = f"its {len(all_steps)} steps, each of which splits the pre-tokens of the one before"
     return PatternSequence(None, THEN_LETTERS.join(texts), None, refusal, steps=all_steps, of_letters=len(of_letters))

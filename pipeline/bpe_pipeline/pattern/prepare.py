@@ -10,7 +10,7 @@ from functools import cache
 
 from bpe_pipeline import _core
 from bpe_pipeline.pattern.classes import CharSet, category_of
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
 
 Stretch = tuple[bytes, int | None, int]  # of text, or an added token with its id; how many bytes were put in front

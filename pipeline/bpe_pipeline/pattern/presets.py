@@ -24,9 +24,9 @@ class Preset:
     help: str = ""
     """What it does, as the page of patterns says it."""
     numbers: str = ""
-    """The branch that cuts numbers, for which a suffix has another."""
+    """The branch that splits numbers, for which a suffix has another."""
     aliases: tuple[str, ...] = ()
-    """Encodings and models that cut with it; case, `-` and `_` do not matter."""
+    """Encodings and models that split with it; case, `-` and `_` do not matter."""
     read_alike_by: tuple[str, ...] = ()
     """Engines that read the expression as `regex` does and get it unchanged; for others it is translated."""
     run_by_tokenizers_1: bool = False
@@ -36,9 +36,9 @@ class Preset:
     published_steps: tuple[str, ...] = ()
     """The expressions of several steps that do the same in published tokenizer.json files."""
     llama_cpp: str = ""
-    """The pre-tokenizer of llama.cpp that cuts alike."""
+    """The pre-tokenizer of llama.cpp that splits alike."""
     llama_cpp_differs: str = ""
-    """Why the one that llama.cpp has for the same models does not cut alike."""
+    """Why the one that llama.cpp has for the same models does not split alike."""
     has_long_pre_tokens: bool = False
     """Whether long pre-tokens are what it is for."""
 
@@ -128,7 +128,7 @@ _PRESETS = (
         read_alike_by=("tokenizers", "tiktoken"),
         run_by_tokenizers_1=True,
         llama_cpp_differs=(
-            "its gpt-4o cuts combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 "
+            "its gpt-4o splits combining marks off and does not know capitals beyond A-Z (other ids for 716 of 2,000 "
             "texts in 46 languages, for none in English or C), and it crashes on a word of 30,000 letters. If that is "
             "acceptable, convert_hf_to_gguf.py writes such a file: see the page 'GGUF for llama.cpp'"
         ),
@@ -213,7 +213,7 @@ _PRESETS = (
         aliases=("mistral-nemo", "mistral-small-3", "nemotron-3"),
         read_alike_by=("tokenizers", "tiktoken"),
         run_by_tokenizers_1=True,
-        llama_cpp_differs="its tekken does not know capitals beyond A-Z, and cuts combining marks off",
+        llama_cpp_differs="its tekken does not know capitals beyond A-Z, and splits combining marks off",
     ),
     Preset(
         name="nanochat",

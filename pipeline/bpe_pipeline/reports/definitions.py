@@ -222,7 +222,7 @@ TEXT = (
     ),
     Number(
         "digit_ways",
-        "ways to cut numbers",
+        "ways to split numbers",
         "In how many ways numbers of as many digits are split, at most. `digits` has all.",
         _most_ways,
         -1,
@@ -231,8 +231,8 @@ TEXT = (
     ),
     Number(
         "integrity",
-        "whole characters",
-        "The share of tokens that are whole characters (valid UTF-8).",
+        "complete characters",
+        "The share of tokens that are complete UTF-8 characters.",
         _rest("broken", "tokens"),
         1,
         ".1%",
@@ -269,7 +269,7 @@ TEXT = (
     Number(
         "round_trip",
         "lines that come back",
-        "The share of lines, not blank, that decoding returns as they were, or in their normal form.",
+        "The share of lines, not blank, that decoding returns as they were, or in their Unicode normalization.",
         _rest("changed_lines", "lines"),
         1,
         ".1%",

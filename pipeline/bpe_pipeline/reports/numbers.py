@@ -32,7 +32,7 @@ class SizePoint:
 class MergeNumbers:
     """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
     last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged). last_count: how
-    often the last pair occurred in the text; weighted: in the weighted counts, where the others are gone."""
+    often the last merge occurred in the text; weighted: in the weighted counts, where the others are gone."""
 
     merges: int
     bytes: int

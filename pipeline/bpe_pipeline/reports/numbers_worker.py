@@ -129,7 +129,7 @@ def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
 
 
 def _last_count(task: NumbersTask, model: Model, learned: MergeList) -> int:
-    """Return how often the last pair occurred in the text itself, if that is known, else in the counts."""
+    """Return how often the last merge occurred in the text itself, if that is known, else in the counts."""
     if not task.counters or not learned.counts:
         return learned.counts[-1] if learned.counts else 0
     times, last = 0, model.vocabulary.result[len(learned) - 1]

@@ -148,11 +148,11 @@ def _table_text(part: Table, columns: int) -> str:
     return "\n".join(lines)
 
 
-def _that_fit(widths: Sequence[int], room: int, first: int | None) -> list[int]:
+def _that_fit(widths: Sequence[int], columns: int, first: int | None) -> list[int]:
     """Return the positions of the columns that fit next to each other, `first` before all others."""
     kept = list[int]()
     for at in sorted(range(len(widths)), key=lambda at: at != first):
-        if sum(widths[one] + 2 for one in (*kept, at)) <= room:
+        if sum(widths[one] + 2 for one in (*kept, at)) <= columns:
             kept.append(at)
     return sorted(kept)
 

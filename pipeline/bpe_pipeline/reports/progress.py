@@ -160,8 +160,8 @@ class _Stage:
             with contextlib.suppress(OSError):
                 self._memory = f"memory {format_bytes(machine.process_tree_memory())}"
         words += filter(None, [self._memory])
-        room = columns - name_columns - bar_of(columns) - 2
-        while len(words) > 1 and len(", ".join(words)) > room:
+        left = columns - name_columns - bar_of(columns) - 2
+        while len(words) > 1 and len(", ".join(words)) > left:
             words.pop()
         return ", ".join(words)
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from bpe_pipeline.base.system import cached_property
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.tokens import script_of_character
 
 Sums = dict[str, float]
@@ -43,13 +43,16 @@ class MeasuredTokenizer:
 
     @cached_property
     def partial(self) -> dict[int, "Partial"]:
-        """The tokens that are not whole characters."""
+        """The tokens that are not complete UTF-8 characters."""
         return {id_: part for id_, token in self.vocab.items() if (part := partial_token(token)) is not None}
 
 
 class Partial(NamedTuple):
-    """A token that is not whole characters. alone: it is one byte of a longer character; crosses: it has bytes of more
-    than one character or loose byte; opens: its last character goes on in the next token."""
+    """A token that is not complete UTF-8 characters.
+
+    alone: it is one byte of a longer character; crosses: it has bytes of more than one character or loose byte; opens:
+    its last character goes on in the next token.
+    """
 
     alone: bool
     crosses: bool
@@ -57,7 +60,7 @@ class Partial(NamedTuple):
 
 
 def partial_token(token: bytes) -> Partial | None:
-    """Describe a token that is not whole characters; None for one that is.
+    """Describe a token that is not complete UTF-8 characters; None for one that is.
 
     >>> partial_token("é".encode()), partial_token(b"\\xa9\\xc3"), partial_token(b"\\xe2\\x82")
     (None, Partial(alone=False, crosses=True, opens=True), Partial(alone=False, crosses=False, opens=True))

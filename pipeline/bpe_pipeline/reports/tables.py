@@ -64,7 +64,7 @@ _OF_LANGUAGES = (
 _USUAL = {"lost": 0, "round_trip": 1}  # numbers that are not shown in brief if all have these
 _ABOUT_MEASURES = (
     "A word is a run of letters, marks and digits. Rényi efficiency (Zouhar et al. 2023) says how evenly tokens are "
-    "used. Digit F1 measures consistency: 1 if all numbers of as many digits are cut in one way, also digit by digit."
+    "used. Digit F1 measures consistency: 1 if all numbers of as many digits are split in one way, also digit by digit."
 )
 
 
@@ -185,8 +185,8 @@ def language_tables(numbers: Numbers) -> list[Table]:
 def digit_tables(sample: Sample) -> list[Table]:
     """In how many ways this tokenizer cuts numbers, by their digits."""
     rows = tuple((digits, *cuts) for digits, cuts in sample.tokenizers[0].digits.items())
-    note = "Entropy, in bits: 0 if numbers of as many digits are always cut in one way."
-    return [Table("How numbers are cut", ("digits", "numbers", "ways", "entropy"), rows, note)] if rows else []
+    note = "Entropy, in bits: 0 if numbers of as many digits are always split in one way."
+    return [Table("How numbers are split", ("digits", "numbers", "ways", "entropy"), rows, note)] if rows else []
 
 
 def sentences_table(numbers: Numbers) -> Table:

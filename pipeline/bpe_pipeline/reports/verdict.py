@@ -127,11 +127,11 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
         return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
     times = format_count(last, "times") + " in the weighted counts" * merged.weighted
     if last < LEAST_COUNT:
-        because = f"{take} is too large for this text: its last pair occurred {times}, fewer than {LEAST_COUNT}"
+        because = f"{take} is too large for this text: its last merge occurred {times}, fewer than {LEAST_COUNT}"
         return Advice("size", f"less than {take}", because, evidence=evidence)
     least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
     known = "" if least is None else f": the last doubling saved {least:.1%}"
-    because = f"{take} or more{known}; its last pair still occurred {times}"
+    because = f"{take} or more{known}; its last merge still occurred {times}"
     unless = "" if least is None else f"limit {LEAST_SAVING:.0%}: smaller only above {least:.1%}"
     return Advice("size", f"{take} or more", because, unless, evidence=evidence)
 

@@ -80,7 +80,7 @@ def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, opt
     before = (stored or new).manifest
     if before.cutting != cutting:
         raise RunDirectoryError(
-            f"{directory} was cut by {' '.join(before.cutting.values())}, here it would be by "
+            f"{directory} was split by {' '.join(before.cutting.values())}, here it would be by "
             f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
         )
     added = before.plan.added_files(directory, listing, runner.listener)

@@ -1,4 +1,4 @@
-"""A shard that is not finished: its ids end to end, behind room for a header, and where documents end in it.
+"""A shard that is not finished: its ids end to end, behind the space of a header, and where documents end in it.
 
 Both are hidden files where the shard will be, `.NAME.ids` and `.NAME.ends`.
 """

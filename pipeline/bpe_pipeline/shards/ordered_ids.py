@@ -35,7 +35,7 @@ class _Turns:
         self._given_up = False
 
     def put(self, chunk: int, made: Made | BaseException) -> None:
-        """Add what follows in a chunk, when there is room. Raises `CancelledError` when nobody takes anything more."""
+        """Add what follows in a chunk, when the budget allows it; `CancelledError` when nobody takes anything more."""
         size = _bytes_of(made)
 
         def may_wait() -> bool:

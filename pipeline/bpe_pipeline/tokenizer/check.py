@@ -1,6 +1,6 @@
 """Compare exported files, id by id, in the libraries that they are for.
 
-The texts are hard strings and a sample of the corpus, or of files that the caller names.
+The texts are edge cases and a sample of the corpus, or of files that the caller names.
 """
 
 import json
@@ -70,7 +70,7 @@ def check_exports(
     texts: Sequence[str],
     listener: Listener = warn_of,
 ) -> list[Check]:
-    """Compare the files of these formats in a directory, in each library that reads them, on texts and hard strings."""
+    """Compare the files of these formats in a directory, in each library that reads them, on texts and edge cases."""
     specials = list(tokenizer.special_tokens)
     around = [f"a {text} b{text}{text}\n\n{text[:-1]} {text}" for text in specials[:8]] + ["".join(specials[:64])]
     around += ["".join(f"a {text} b{text}" for text in specials[at : at + 64]) for at in range(8, len(specials), 64)]

@@ -189,7 +189,7 @@ class Decoding:
         return [self.decode(ids, errors=errors, skip_special_tokens=skip_special_tokens) for ids in batch]
 
     def decode_stream(self, ids: Iterable[int], *, skip_special_tokens: bool = False) -> Iterator[str]:
-        """Yield the text of ids as they arrive, in whole characters.
+        """Yield the text of ids as they arrive, in complete UTF-8 characters.
 
         >>> list(tokenizer.decode_stream(tokenizer.encode("lowé")))
         ['low', 'é']

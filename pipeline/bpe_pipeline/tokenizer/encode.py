@@ -43,7 +43,7 @@ def utf8_of(text: Text) -> bytes:
 
 
 def utf8_blocks(blocks: Iterable[Text]) -> Iterator[bytes]:
-    """Yield the repaired UTF-8 of a text in blocks, each of whole characters; a given block may end inside of one."""
+    """Yield the repaired UTF-8 of a text in blocks of complete characters; a given block may end inside of one."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     high = ""  # the first half of a pair of surrogates, perhaps
     for block in [blocks] if isinstance(blocks, str | bytes) else blocks:

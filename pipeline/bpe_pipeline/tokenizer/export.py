@@ -260,4 +260,4 @@ def _why_it_stopped(learned: MergeList, merges: int, options: TrainOptions) -> s
         return f"no pair is left that occurs {often}, {missing:,} merges before the size asked for"
     if not learned.counts:
         return "at the 256 bytes: no merges were asked for"
-    return f"{AT_SIZE}; the last pair occurred {format_count(learned.counts[-1], 'times')}"
+    return f"{AT_SIZE}; the last merge occurred {format_count(learned.counts[-1], 'times')}"

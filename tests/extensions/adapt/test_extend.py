@@ -26,7 +26,7 @@ from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.extensions.adapt.extend_worker import PLAN_NAME, Learned, extended, learn, start_of, write_table
 from bpe_pipeline.merges.vocabulary import text_to_token
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 
 BIG = 1 << 40

@@ -199,7 +199,7 @@ def test_a_saving_is_that_of_the_language_that_needs_most(base: Path, mixture: P
 
 
 @pytest.mark.filterwarnings("ignore:the tokenizer has .* fewer than were asked for")
-def test_occurrences_of_the_last_pair_are_those_without_weights(base: Path, mixture: Path, tmp_path: Path) -> None:
+def test_occurrences_of_the_last_merge_are_those_without_weights(base: Path, mixture: Path, tmp_path: Path) -> None:
     runs = [mixture.with_name("en"), mixture.with_name("ka")]
     weighted = bpe_pipeline.combine(runs, [2, 7], output=tmp_path / "weighted")
     for counts, ending in ((mixture, ""), (weighted, ", without weights")):
@@ -207,7 +207,7 @@ def test_occurrences_of_the_last_pair_are_those_without_weights(base: Path, mixt
         result = succeeded(run("extend", base, counts, "--add", 25, "--output", made))
         texts = [mixture.with_name(f"{name}.txt").read_text() for name in ("en", "ka")]
         before, after = map(sum, zip(*(tokens_by_number(made, text, 2) for text in texts), strict=True))
-        assert f"last pair      occurred {before - after} times{ending}\n" in result.stdout
+        assert f"last merge     occurred {before - after} times{ending}\n" in result.stdout
 
 
 def test_pairs_that_occur_once_are_learned_from_imported_counts_only(base: Path, tmp_path: Path) -> None:

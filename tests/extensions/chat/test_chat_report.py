@@ -40,7 +40,7 @@ def test_info_says_what_is_dropped_and_cut(home: Path, cut: Path) -> None:
     rows, whole = _in_memory(home, 50), _in_memory(home, 10_000)
     shown = run("info", cut).stdout
     assert f"{300 - len(rows)} conversations dropped: not pairs of a question and an answer (first: {home}" in shown
-    assert f"{sum(map(unlike, whole, rows))} conversations cut to the sequence length (first: {home}" in shown
+    assert f"{sum(map(unlike, whole, rows))} conversations truncated to the sequence length (first: {home}" in shown
     lengths = sorted(len(row["labels"]) for row in whole)
     median = lengths[(len(lengths) - 1) // 2]
     assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens: median {median}, 90th percentile " in shown
@@ -69,8 +69,8 @@ def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
     report = bpe_pipeline.report(cut)
     lengths = dict(report["conversations"].lengths)
     longer = sum(count for length, count in lengths.items() if length > 50)
-    assert f"50 tokens cut {longer} ({longer / sum(lengths.values()):.1%}), leaving out " in str(report)
-    assert f"{longer} conversations cut to the sequence length" in str(report)
+    assert f"50 tokens truncated {longer} ({longer / sum(lengths.values()):.1%}), leaving out " in str(report)
+    assert f"{longer} conversations truncated to the sequence length" in str(report)
     assert "conversations dropped: not pairs of a question and an answer" in str(report)
 
 

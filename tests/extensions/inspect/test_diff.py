@@ -1,4 +1,4 @@
-"""What differs between two tokenizers: nothing exactly if they are equal, and other cuts as encoding makes them."""
+"""What differs between two tokenizers: nothing exactly if they are equal, and other splits as encoding makes them."""
 
 import json
 from dataclasses import replace

@@ -37,17 +37,17 @@ def test_a_later_doubling_that_pays_makes_the_size_larger() -> None:
     assert recommend([*POINTS, *larger]).vocab_size == 64000  # doubling 16,000 does not pay
 
 
-def test_sizes_whose_last_pair_is_rare_in_every_mixture_are_left_out() -> None:
+def test_sizes_whose_last_merge_is_rare_in_every_mixture_are_left_out() -> None:
     rare = [replace(point, last_count=5) if point.vocab_size > 8000 else point for point in POINTS]
     chosen = recommend(rare)
     assert chosen.vocab_size == 8000
     assert chosen.reasons[2].endswith("in every mixture: 16,000 (5), 32,000 (5)")
 
 
-def test_mixtures_whose_last_pair_is_rare_are_left_out() -> None:
+def test_mixtures_whose_last_merge_is_rare_are_left_out() -> None:
     chosen = recommend([_point("a", 400, (2.0,)), _point("b", 400, (3.0,), last_count=19)])
     assert chosen.mixture == "a"
-    assert chosen.reasons[2] == "their last pair occurred fewer than 20 times at this size: b (19)"
+    assert chosen.reasons[2] == "their last merge occurred fewer than 20 times at this size: b (19)"
 
 
 def test_too_little_text_is_said() -> None:

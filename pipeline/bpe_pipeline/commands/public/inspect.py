@@ -90,7 +90,7 @@ def report(session: Session) -> Any:
 
     It is a page, a text and JSON. A tokenizer is named by its directory, such as RUN/tokenizer-8000. For one that
     `extend` or `prune` made, print what changed, and the tokens of the counted text before and after. For rows of
-    `encode-chat`, print how long conversations are, what is cut and trained on; --output writes a page.
+    `encode-chat`, print how long conversations are, what is truncated and trained on; --output writes a page.
 
     \b
     bpe-pipeline report runs/a

@@ -26,7 +26,7 @@ _LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text"
 
 
 def _like(**rare: Any) -> Any:
-    text = "split text as this tokenizer does: its pattern, normal form and special tokens"
+    text = "split text as this tokenizer does: its pattern, Unicode normalization and special tokens"
     return option(GROUPS[1], CALL, None, parse_location, text, "TOKENIZER", **rare)
 
 
@@ -69,7 +69,7 @@ class CombineOptions(MixtureOptions, PartOptions, OutputOptions):
 
 
 def _as_like(given: Mapping[str, Any], kind: type[Values]) -> dict[str, Any]:
-    """Take the pattern, the normal form and the special tokens from the tokenizer that --like names."""
+    """Take the pattern, the Unicode normalization and the special tokens from the tokenizer that --like names."""
     if given.get("like") is None:
         return {**given}
     for name in _LIKE_SAYS:

@@ -47,7 +47,7 @@ class ExportCommandOptions(ExportOptions):
     check: bool = flag(False, read.parse_flag,
         "load each file in its own library and compare ids; exit code 1 if one differs")
     samples: tuple[Location, ...] = flag((), read.parse_locations,
-        "text to check with, besides hard strings; repeatable; default: a sample of the corpus", "FILE",
+        "text to check with, besides edge cases; repeatable; default: a sample of the corpus", "FILE",
         flag="--sample")
 # fmt: on
 

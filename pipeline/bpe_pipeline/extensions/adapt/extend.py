@@ -53,7 +53,7 @@ class Extended:
     """An extended tokenizer.
 
     plan: its new tokens, as new-tokens.parquet has them. made_again: old ids that merges alone did not make and now
-    make. last_pair: how often the pair of the last merge occurred. before, after: the tokens of all counted pre-tokens
+    make. last_merge: how often the pair of the last merge occurred. before, after: the tokens of all counted pre-tokens
     by the base and with all new tokens; savings: what fewer new ones save. special_tokens: those that were added;
     notes: their ids, and how often they were text.
     """
@@ -62,7 +62,7 @@ class Extended:
     plan: tuple[NewToken, ...]
     made_again: tuple[int, ...]
     stopped: str
-    last_pair: str
+    last_merge: str
     before: int
     after: int
     savings: tuple[Saving, ...]
@@ -83,7 +83,7 @@ def result_of(extended: Extended, output: Location) -> Facts:
         "new_ids": extended.new_ids,
         "made_again": len(extended.made_again),
         "stopped": extended.stopped,
-        "last_pair": extended.last_pair,
+        "last_merge": extended.last_merge,
         **({"special_tokens": extended.special_tokens} if extended.notes else {}),
         "tokens_before": extended.before,
         "tokens_after": extended.after,
@@ -103,7 +103,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
 
     with changing(change, options, executor, listener, require_same_cutting) as (runner, directory):
         learned, written = make_extended(runner, change, directory)
-        last_pair = _last_pair(runner, change.counts, written, learned)
+        last_merge = _last_merge(runner, change.counts, written, learned)
         for limit in limits_of(written, ("hf",)):
             runner.warn(limit)
     stopped = learned.chosen or "as many as were asked for"
@@ -116,7 +116,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     special, old = written.vocabulary.special_tokens, change.model.vocabulary.special_tokens
     marks = {text: id_ for text, id_ in special.items() if text not in old}
     notes = [*news_of(change.model, written), *(line for line, _ in bounds(change.counts, [*marks], executor))]
-    how = stopped, last_pair, learned.tokens[0], learned.after, learned.savings(), marks, tuple(notes)
+    how = stopped, last_merge, learned.tokens[0], learned.after, learned.savings(), marks, tuple(notes)
     return Extended(tokenizer, learned.new, again, *how)
 
 
@@ -165,7 +165,7 @@ def _tokens_with_each(
     return by_name
 
 
-def _last_pair(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
+def _last_merge(runner: Runner, run: Run, model: Model, learned: Learned) -> str:
     """Say how often the pair of the last merge occurred, without weights."""
     if not learned.counts:
         return "none"

@@ -260,7 +260,7 @@ def _needed(task: ChangeTask, words: int, slots: int) -> int:
 
 
 def write_table(learned_and_directory: tuple[Learned, Location]) -> None:
-    """Write new-tokens.parquet, a row a token; in the text, bytes that are no whole character are escaped."""
+    """Write new-tokens.parquet, a row a token; in the text, bytes that are no complete UTF-8 character are escaped."""
     learned, directory = learned_and_directory
     kinds = {"id": "uint32", "token": "binary", "text": "string", "left_id": "uint32", "right_id": "uint32"}
     kinds |= {"count": "uint64", "old_ids": "uint32[]", "tokens_after": "uint64"}

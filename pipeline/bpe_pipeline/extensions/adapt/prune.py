@@ -83,8 +83,8 @@ def run_prune(options: PruneOptions, executor: Executor, listener: Listener) -> 
 def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
     if run.manifest.cutting != cut_by(model.counting_pattern):
         runner.warn(
-            f"{run.directory} was not cut as the tokenizer cuts: its tokens are chosen by how it encodes the "
-            "pre-tokens in there; to count as it cuts, use count --like"
+            f"{run.directory} was not split as the tokenizer splits: its tokens are chosen by how it encodes the "
+            "pre-tokens in there; to count as it splits, use count --like"
         )
 
 

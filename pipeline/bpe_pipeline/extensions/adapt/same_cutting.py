@@ -11,7 +11,7 @@ from bpe_pipeline.run.patterns import cut_by
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.tokenizer.model import Model
 
-_CUTTING = {"expression": "the pattern", "by": "what cuts", "unicode": "the Unicode version", "text": "the text"}
+_CUTTING = {"expression": "the pattern", "by": "what splits", "unicode": "the Unicode version", "text": "the text"}
 
 
 def _shown(name: str, value: str | None) -> str:
@@ -28,7 +28,7 @@ def require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
         if run.manifest.cutting.get(name) != value:
             there, here = (_shown(name, one) for one in (run.manifest.cutting.get(name), value))
             raise RunDirectoryError(
-                f"{run.directory} was not cut as the tokenizer cuts: {_CUTTING[name]} is {there} there and {here} "
+                f"{run.directory} was not split as the tokenizer splits: {_CUTTING[name]} is {there} there and {here} "
                 "here; count the corpus with --like"
             )
     separators = set() if counting["special_tokens_as_text"] else {*counting["special_tokens"]}
@@ -44,8 +44,8 @@ def require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
         of_model = preparation.reaching(added)
         if other := sorted(text for text in {*of_run, *of_model} if of_run.get(text) != of_model.get(text)):
             raise RunDirectoryError(
-                f"{run.directory} was not cut as the tokenizer cuts: it finds the added token {other[0]!r} by other "
-                "rules (lstrip, rstrip, single_word, normalized); count the corpus with --like"
+                f"{run.directory} was not split as the tokenizer splits: it finds the added token {other[0]!r} by "
+                "other rules (lstrip, rstrip, single_word, normalized); count the corpus with --like"
             )
     if missing := sorted(added - separators - {*counting["split_at"]} - counted.keys()):
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""

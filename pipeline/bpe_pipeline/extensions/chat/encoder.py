@@ -35,7 +35,7 @@ from bpe_pipeline.extensions.chat.kinds import (
 from bpe_pipeline.extensions.chat.options import ChatOptions
 from bpe_pipeline.extensions.chat.own_template import JinjaTemplate
 from bpe_pipeline.extensions.chat.tools import called, described
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.tokenizer.chat_templates import MessageMarks, has_marks, unmarked
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.model import Model

@@ -25,7 +25,7 @@ add_kinds(
         NOT_TRAINED_ON: "conversations dropped: marked or labelled as not to be trained on",
         NOT_UNDERSTOOD: "conversations dropped: what changes how they are trained on is not understood",
         REFUSED: "conversations dropped: the chat template does not take them",
-        CUT: "conversations cut to the sequence length",
+        CUT: "conversations truncated to the sequence length",
         NO_ANSWER: "empty answers trained on",
         REWRITTEN: "answers not trained on: the chat template rewrites them in later turns",
         TEXTS_LEFT_OUT: "texts left out that came with calls of tools",

@@ -89,7 +89,7 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     shard_format: str = as_in(RowOptions, "shard_format", default="arrow",
         help="format of the rows: arrow (as save_to_disk) or parquet")
     sequence_length: int | None = as_in(RowOptions, "sequence_length", shown="2048",
-        help="most tokens of a row; longer conversations are cut")
+        help="most tokens of a row; longer conversations are truncated")
     pack: str = as_in(RowOptions, "pack", shown="none",
         help="how rows are filled: none, greedy, neat (greedy, masked apart)")
     template: str | None = _chat(None, read.parse_text,

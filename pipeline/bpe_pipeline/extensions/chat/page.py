@@ -1,6 +1,6 @@
 """What rows of chat data are, for `info` and `report`: how long conversations are, what is cut, dropped and trained on.
 
-Also what other cutoffs would cut.
+Also what other cutoffs would truncate.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ class ChatReport(Facts):
         return conversations
 
     def shown(self) -> Iterable[Part]:
-        """Return numbers, and what other cutoffs would cut."""
+        """Return numbers, and what other cutoffs would truncate."""
         cut_off, trained = self._of.cut_off, self["trained_on_tokens"]
         cut, share, left_out = self._of.cut_by(cut_off)
         ids = self["tokens"] - self["padded_tokens"]
@@ -45,7 +45,10 @@ class ChatReport(Facts):
                 ("rows", self["shards"]),
                 ("template", self["template"]),
                 ("conversations", self._of),
-                ("cutoff", f"{cut_off:,} tokens cut {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens"),
+                (
+                    "cutoff",
+                    f"{cut_off:,} tokens truncated {cut:,} ({share:.1%}), leaving out {left_out:.1%} of the tokens",
+                ),
                 ("trained on", f"{trained:,} of {ids:,} tokens in the rows ({trained / ids:.1%})"),
                 ("skipped or altered", self["skipped_or_altered"] or "none"),
             )
@@ -53,16 +56,16 @@ class ChatReport(Facts):
         yield from self.tables()
 
     def tables(self) -> list[Table]:
-        """Return what other cutoffs would cut: powers of two, from the half of all conversations to the longest."""
+        """Return what other cutoffs would leave out: powers of two, from half of all conversations to the longest."""
         first, last = (max(self._of.longest(share) - 1, 0).bit_length() for share in (0.5, 1.0))
         powers = {1 << power for power in range(first, last + 1)} - {self._of.cut_off + 1}  # packed rows take one less
         rows = tuple((at, *self._of.cut_by(at)) for at in sorted(powers | {self._of.cut_off}))
-        headers = ("cutoff", "conversations cut", "of all", "tokens left out")
-        note = f"These rows are cut to {self._of.cut_off:,} tokens."
-        return [Table("What a cutoff cuts", headers, rows, note, {2: ".1%", 3: ".1%"})]
+        headers = ("cutoff", "conversations truncated", "of all", "tokens left out")
+        note = f"These rows are truncated to {self._of.cut_off:,} tokens."
+        return [Table("What a cutoff truncates", headers, rows, note, {2: ".1%", 3: ".1%"})]
 
     def figures(self) -> list[Figure]:
-        """Draw the lengths, whole and cut, and the shares that are trained on."""
+        """Draw the lengths, whole and truncated, and the shares that are trained on."""
         trained = dict.fromkeys(range(0, 100, 5), 0) | dict(self._of.trained_on)
         shares = Series("", tuple((at + 2.5, self._percent(count)) for at, count in trained.items()))
         x = Axis("% of its tokens", form=".0f", limits=(-6, 100))
@@ -80,9 +83,9 @@ class ChatReport(Facts):
         for length, count in self._of.lengths:
             bars[min(-((cut_off - length) // width), last)] += count
         points = [(cut_off + (at - 0.5) * width, self._percent(count)) for at, count in bars.items()]
-        parts = {"whole": tuple(points[: 1 - first]), "cut": tuple(points[1 - first :])}
+        parts = {"whole": tuple(points[: 1 - first]), "truncated": tuple(points[1 - first :])}
         end = cut_off + last * width
-        note = f"Each conversation once, before it is cut to {cut_off:,} tokens. A bar is {width:,} tokens wide"
+        note = f"Each conversation once, before it is truncated to {cut_off:,} tokens. A bar is {width:,} tokens wide"
         note += "." if longest <= end else f", and the last one has all longer conversations: up to {longest:,}."
         seen = cut_off <= 1.5 * end
         shown = max(end, cut_off) if seen else end

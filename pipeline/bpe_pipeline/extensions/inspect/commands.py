@@ -42,7 +42,7 @@ class DoctorOptions(Values):
     path: Location = argument("TOKENIZER", parse_location,
         "a tokenizer's directory or file, of this package or another's, or a run")
     inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
-        "text to compare runtimes on, besides hard strings; default: a sample of the corpus", "FILE...",
+        "text to compare runtimes on, besides edge cases; default: a sample of the corpus", "FILE...",
         flag="--sample", words=True)
     counts: Location | None = flag(None, parse_location,
         "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")

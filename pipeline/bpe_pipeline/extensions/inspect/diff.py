@@ -61,7 +61,7 @@ class Difference:
 @dataclass(frozen=True)
 class CutTexts:
     """Texts of one source. bytes: of the text without special tokens, as the first tokenizer puts it into NFC; tokens,
-    bytes_per_token: of each tokenizer; different: the texts that are cut differently."""
+    bytes_per_token: of each tokenizer; different: the texts that are split differently."""
 
     name: str
     texts: int
@@ -132,7 +132,7 @@ def _words(flags: Mapping[str, bool]) -> str:
 def cut_differently(
     first: Tokenizer, second: Tokenizer, texts: Iterable[tuple[str, str]]
 ) -> tuple[list[CutTexts], list[OtherCut]]:
-    """Compare how (source, text) pairs are cut; returns the sources in order, and other cuts, most frequent first."""
+    """Compare how (source, text) pairs are cut; returns the sources in order, and other splits, most frequent first."""
     encoders, sums = [TextEncoder(tokenizer.model) for tokenizer in (first, second)], dict[str, Counter[str]]()
     cuts: Counter[tuple[Tokens, Tokens]] = Counter()
     for name, text in texts:
@@ -206,7 +206,7 @@ class Compared(Result):
         return {"equal": self.equal, **super().to_json()}
 
     def shown(self) -> Iterable[Part]:
-        """Return what is different, the texts of each source, and the most frequent other cuts."""
+        """Return what is different, the texts of each source, and the most frequent other splits."""
         found = self.found
         rows = [
             (name, f"{where}: {tokenizer.vocab_size:,} tokens, {format_count(len(tokenizer.merges), 'merges')}")
@@ -222,9 +222,9 @@ class Compared(Result):
             rows += [("merges", line) for line in _lines(found.merges, "rank", " + ".join)]
         for cut in self.cuts[:EXAMPLES]:
             one, other = (_joined(list(map(readable, tokens))) for tokens in cut.cuts)
-            rows.append(("other cuts", f"{one} in A, {other} in B: {format_count(cut.count, 'times')}"))
+            rows.append(("other splits", f"{one} in A, {other} in B: {format_count(cut.count, 'times')}"))
         if len(self.cuts) > EXAMPLES:
-            rows.append(("other cuts", f"... and {len(self.cuts) - EXAMPLES:,} more: --json has all"))
+            rows.append(("other splits", f"... and {len(self.cuts) - EXAMPLES:,} more: --json has all"))
         return [Rows(tuple(rows)), _table(self.sources)]
 
 
@@ -300,5 +300,5 @@ def _table(sources: Sequence[CutTexts]) -> Table:
         rows.append(
             (source.name, source.bytes, *source.bytes_per_token, more, f"{source.different:,} of {source.texts:,}")
         )
-    headers = ("text", "bytes", "bytes per token in A", "in B", "tokens in B", "cut differently")
+    headers = ("text", "bytes", "bytes per token in A", "in B", "tokens in B", "split differently")
     return Table("Texts", headers, tuple(rows), forms={4: "+.2%"}, whole="--json")

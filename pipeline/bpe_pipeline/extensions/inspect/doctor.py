@@ -20,7 +20,7 @@ from bpe_pipeline.counts.counter_file import open_counter
 from bpe_pipeline.extensions.inspect.diff import first_of
 from bpe_pipeline.extensions.inspect.doctor_files import agreement, settings
 from bpe_pipeline.extensions.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, command
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.tokens import unused_tokens
 from bpe_pipeline.run import manifest
@@ -173,11 +173,11 @@ def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
     for counted in filter(None, (run, load_run(run.coarse_location))):
         if counted.manifest.cutting == cutting and counted.counter_path.exists():
             return counted, ""
-    return run, "; they were not cut as the tokenizer cuts: bpe-pipeline count TEXTS --like TOKENIZER"
+    return run, "; they were not split as the tokenizer splits: bpe-pipeline count TEXTS --like TOKENIZER"
 
 
 def _round_trip(model: Model) -> Iterator[Finding]:
-    """Encode and decode hard strings and each special token."""
+    """Encode and decode edge cases and each special token."""
     tokenizer = Tokenizer.from_model(model)
     texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
 
@@ -188,7 +188,7 @@ def _round_trip(model: Model) -> Iterator[Finding]:
 
     changed = [text for text in texts if decoded(text) != text]
     if not changed:
-        message = f"{len(texts):,} hard texts and special tokens are decoded as they were"
+        message = f"{len(texts):,} edge cases and special tokens are decoded as they were"
         yield Finding(FINE, message, "", {"texts": len(texts)})
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"

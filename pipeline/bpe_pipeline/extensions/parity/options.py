@@ -55,7 +55,7 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     pattern: str = as_in(PreTokenOptions, "pattern", shown="",
         help="how text that is not counted yet is split; default: as RUN, else gpt2")
     normalize: str = as_in(PreTokenOptions, "normalize", shown="",
-        help="the normal form of such text, none or nfc; default: as RUN, else none")
+        help="Unicode normalization of such text, none or nfc; default: as RUN, else none")
     text_field: str = as_in(TextOptions, "text_field")
     sample: float | int | None = as_in(TextOptions, "sample")
     seed: int = as_in(TextOptions, "seed")

@@ -128,7 +128,7 @@ class ShardFormat(ABC):
         return None
 
     def complete(self, file: IO[bytes], second: Path | None, layout: Layout, ends: "Iterable[array[int]]") -> int:
-        """Make a shard of an open file of ids behind room for their header; returns how many rows it has.
+        """Make a shard of an open file of ids behind the space of their header; returns how many rows it has.
 
         It is for a format with a header. ends: where rows end, block by block.
         """

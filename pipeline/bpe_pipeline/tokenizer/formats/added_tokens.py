@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, token_field

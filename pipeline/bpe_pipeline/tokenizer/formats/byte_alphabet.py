@@ -106,8 +106,8 @@ def unsaid(model: Model, format_name: str) -> Iterator[str]:
         yield f"{format_name} cannot say what text gets where {model.lossy}. Use the hf export"
     if model.is_prepared:
         yield (
-            f"{format_name} cannot say how text is prepared before it is cut (NFC, a space in front, or special tokens "
-            "with rules), as this tokenizer needs. Use the hf export"
+            f"{format_name} cannot say how text is prepared before it is split (NFC, a space in front, or special "
+            "tokens with rules), as this tokenizer needs. Use the hf export"
         )
 
 

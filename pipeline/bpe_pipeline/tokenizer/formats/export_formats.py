@@ -41,7 +41,7 @@ FORMATS = {
     "gguf": Format(
         gguf.export,
         (GGUF_NAME,),
-        "llama.cpp cuts numbers with digits other than 0-9 at other positions, and a number of 30,000 digits crashes "
+        "llama.cpp splits numbers with digits other than 0-9 at other positions, and a number of 30,000 digits crashes "
         "it",
         package="gguf",
     ),

@@ -48,7 +48,7 @@ def _reasons_against(model: Model) -> Iterator[str]:
         yield "a GGUF file is written with the gguf package: pip install 'bpe-pipeline[gguf]'"
     pre = _pre_tokenizer(model)
     if not pre:
-        yield f"llama.cpp does not cut as the pattern {model.pattern.shown!r} does: {_other_pre_tokenizers(model)}"
+        yield f"llama.cpp does not split as the pattern {model.pattern.shown!r} does: {_other_pre_tokenizers(model)}"
     if model.preparation.nfc:
         yield (
             "a GGUF file is not written: llama.cpp does not put text into NFC, so text that is not in NFC would get "
@@ -84,7 +84,7 @@ def _special_tokens_found_elsewhere(model: Model, pre: str) -> Iterator[str]:
             starts.setdefault(text[:end], []).append(text)
     for text in special_tokens:
         if "\0" in text:
-            yield f"a GGUF file cannot hold the special token {text!r}: llama.cpp cuts it at NUL"
+            yield f"a GGUF file cannot hold the special token {text!r}: llama.cpp truncates it at NUL"
         # We take the leftmost, llama.cpp the longest anywhere.
         for other in (other for at in range(1, len(text)) for other in starts.get(text[at:], ())):
             if other != text and len(other.encode()) >= len(text.encode()):

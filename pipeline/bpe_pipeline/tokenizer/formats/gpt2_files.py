@@ -33,7 +33,7 @@ def _reasons_against(model: Model) -> Iterator[str]:
     if model.pattern.name != "gpt2":
         yield (
             f"GPT-2 style files are not written for the pattern {model.pattern.shown!r}: "
-            "their readers cut text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
+            "their readers split text with GPT-2's own. Use the hf export, or train with the pattern gpt2"
         )
     yield from byte_alphabet.unsaid(model, "GPT-2 style files")
     if model.whole_pre_tokens:

@@ -141,7 +141,7 @@ def public_pre_tokenizer(model: Model) -> dict[str, Any]:
             return {"type": "Sequence", "pretokenizers": [digits, byte_level | {"use_regex": True}]}
     if in_front:  # a Split before ByteLevel would have the space put in front of each pre-token
         raise ExportRefusedError(
-            "tokenizer.json cannot say that a space is put in front of texts that are cut with another pattern than "
+            "tokenizer.json cannot say that a space is put in front of texts that are split with another pattern than "
             "GPT-2's: use the pattern gpt2"
         )
     steps = pattern.steps if isinstance(pattern, PatternSequence) else (pattern,)

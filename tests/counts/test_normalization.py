@@ -27,7 +27,7 @@ from bpe_pipeline.corpus.listing import describe
 from bpe_pipeline.counts.import_worker import cut_otherwise
 from bpe_pipeline.pattern.classes import NFC_ACTIVE
 from bpe_pipeline.pattern.compiler import compile_pattern
-from bpe_pipeline.pattern.normal_form import nfc, nfc_form
+from bpe_pipeline.pattern.normalization import nfc, nfc_form
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 from bpe_pipeline.tokenizer.model import Model
 

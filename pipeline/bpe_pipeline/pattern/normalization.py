@@ -1,4 +1,4 @@
-"""NFC as tokenizers has it: the normal form that some tokenizers put text into before they cut it.
+"""NFC as tokenizers has it: the Unicode normalization that some tokenizers apply to text before they split it.
 
 The tables of tokenizers are those of Unicode 9, to which what later versions decompose, join or order is inert, so text
 is normalized between such characters; for older ones NFC never changes. A test compares every character.

@@ -9,7 +9,7 @@ from published import (
 )
 from tokenizers import normalizers
 
-from bpe_pipeline.pattern.normal_form import nfc
+from bpe_pipeline.pattern.normalization import nfc
 
 
 def test_nfc_is_that_of_tokenizers_on_every_kind_of_character() -> None:
