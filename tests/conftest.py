@@ -33,7 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-STARTING = {"base", "executors", "trainers"}  # rooms about processes, as tests marked `processes` are
+STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
 
 
 def pytest_configure() -> None:

@@ -12,7 +12,7 @@ OTHERS = {  # words that once were ours -> what they mean to a reader, or what i
     r"pieces?": "SentencePiece's word for a token: say pre-token",
     r"guests?": "say extension",
     r"rooms?": "say folder of the package, or budget of memory",
-    r"last merges?": "say last merge",
+    r"last pairs?": "say last merge",
     r"normal forms?": "say Unicode normalization",
     r"hard (?:strings?|texts?)": "say edge cases",
     r"(?:conversations?|rows?|documents?) (?:is |are |were )?cut": "say truncated",

@@ -147,7 +147,7 @@ class TextOptions(CorpusOptions):
 
 
 class PreTokenOptions(Values):
-    """Where text is cut."""
+    """How text is split into pre-tokens."""
 
     special_tokens: tuple[str, ...] = _special("count", ("<|endoftext|>",), read.parse_special_tokens,
         "special token, which separates documents", "TEXT",
@@ -159,11 +159,11 @@ class PreTokenOptions(Values):
         "others, which split numbers; or a regular expression", "NAME|REGEX",
         examples=lambda: PRESETS)
     normalize: str = _vocabulary("count", "none", read.parse_one_of("none", "nfc"),
-        "Unicode normal form of the text before it is split; Qwen has nfc", advanced=True)
+        "Unicode normalization of the text before it is split; Qwen has nfc", advanced=True)
 
 
 class ImportOptions(OutputOptions, PreTokenOptions):
-    """Of `import-counts`: what cut the pre-tokens."""
+    """Of `import-counts`: what split the text into pre-tokens."""
 
 
 class MixtureOptions(Values):

@@ -258,7 +258,7 @@ def test_superwords_are_looked_for_in_their_own_counts(tmp_path: Path, trained: 
     [said] = [one["because"] for one in found if "never occur" in one["because"]]
     assert said.startswith("0 tokens")
     assert "superwords;" in said
-    assert "were not cut as the tokenizer cuts" in run("doctor", trained, "--counts", home).stdout
+    assert "were not split as the tokenizer splits" in run("doctor", trained, "--counts", home).stdout
 
 
 @pytest.mark.parametrize("name", ["o200k+digits1", "cl100k+digits2", "deepseek-v3+digits1", "qwen2+digits2"])

@@ -1,6 +1,6 @@
 """Which vocabulary of a sweep to take: a rule that is written down, so that it can be argued with.
 
-Size: the smallest one from which on no doubling saves 5 % of the tokens. Vocabularies whose last pair occurred fewer
+Size: the smallest one from which on no doubling saves 5 % of the tokens. Vocabularies whose last merge occurred fewer
 than 20 times in the text are left out: such tokens are names and typing errors. Weights are relative and multiply no
 occurrence.
 
@@ -75,16 +75,16 @@ def recommend(points: Sequence[Point], labels: Mapping[str, str] = MappingProxyT
         shown = {labels.get(name, name): count for name, count in rare.items()}
         advice.append(_excluded("mixtures", "at this size", shown, rare))
     if best.last_count < LEAST_COUNT:
-        because = f"too little text: its last pair occurred {format_count(best.last_count, 'times')}"
+        because = f"too little text: its last merge occurred {format_count(best.last_count, 'times')}"
         unless = f"{LEAST_COUNT} would be enough"
         advice.append(Advice("text", "more text", because, unless, evidence={"last_count": best.last_count}))
     return Recommendation(best.mixture, size, rate(best), tuple(advice))
 
 
 def _excluded(what: str, where: str, shown: Mapping[str, int], counts: Mapping[int, int] | Mapping[str, int]) -> Advice:
-    """Name the sizes or mixtures whose last pair is too rare."""
+    """Name the sizes or mixtures whose last merge is too rare."""
     listed = ", ".join(f"{name} ({count:,})" for name, count in shown.items())
-    because = f"their last pair occurred fewer than {LEAST_COUNT} times {where}: {listed}"
+    because = f"their last merge occurred fewer than {LEAST_COUNT} times {where}: {listed}"
     return Advice(f"excluded {what}", "none of them", because, evidence={"last_counts": counts})
 
 
