@@ -56,7 +56,7 @@ def found(*inputs: str) -> list[str]:
     return [file.path.partition("?")[0].split("/", 3)[3] for file in listing.files]
 
 
-def test_a_prefix_is_what_is_below_it_and_markers_are_no_files(store: Store) -> None:
+def test_a_prefix_is_what_is_below_it_and_markers_are_no_files(store: Store, tmp_path: Path) -> None:
     store.put("text", "an object of the name of a prefix")
     for key in ("text/a.txt", "marked/b.txt", "deep/marked/c.txt"):
         store.put(key, "a text")
@@ -64,6 +64,9 @@ def test_a_prefix_is_what_is_below_it_and_markers_are_no_files(store: Store) -> 
         store.put(key, "")
     assert found(store.uri("text/")) == found(store.uri("text/*")) == ["text/a.txt"]
     assert found(store.uri("text")) == ["text"]  # the object alone
+    for number, (name, size) in enumerate({"text": 33, "text/": 6}.items()):
+        done = succeeded(run("count", store.uri(name), "-o", tmp_path / str(number)))
+        assert f"1 file, {size} B" in done.stdout
     assert found(store.uri("marked")) == found(store.uri("marked/")) == ["marked/b.txt"]
     for pattern in ("deep", "deep/", "deep/**", "deep/*", "{deep,deep/*}/"):
         assert found(store.uri(pattern)) == ["deep/marked/c.txt"]

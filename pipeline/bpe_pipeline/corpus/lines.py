@@ -11,6 +11,7 @@ hold) becomes one invalid byte.
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cache, partial
 from itertools import accumulate
 
@@ -148,8 +149,9 @@ def _refuse_other_fields(file: CorpusFile, lines: bytes, text_field: str, rows: 
     """Raise `InputError` if the first records of a file lack the field, even an empty one, and these lines, too."""
     names = dict[str, None]()
     for line in filter(bytes.strip, lines.split(b"\n", _LOOKED_AT)[:_LOOKED_AT]):
-        names |= dict.fromkeys(json.loads(line.decode(errors="replace")))
-    if text_field not in names and text_field.partition(".")[0] not in names:
+        with suppress(ValueError, RecursionError):  # the core reads more
+            names |= dict.fromkeys(json.loads(line.decode(errors="replace")))
+    if names and names.keys().isdisjoint((text_field, text_field.partition(".")[0])):
         shown = ", ".join(list(names)[:_MOST_FIELDS])
         raise InputError(
             f"{file.path}: none of its first {rows:,} records has the field {text_field!r}; they have {shown}: say "

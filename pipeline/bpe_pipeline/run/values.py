@@ -231,7 +231,9 @@ def parse_paths(value: object) -> tuple[str, ...]:
         try:
             text = path_text(path)
             if is_uri(text):  # a local file has no query
-                text = str(where) if isinstance(where := location(text), Remote) else text.partition("?")[0]
+                path, where = text.partition("?")[0], location(text)
+                of_remote = Remote.as_prefix if path.endswith("/") else str
+                text = of_remote(where) if isinstance(where, Remote) else path
             paths.append(text)
         except ValueError as error:
             raise ValueError(str(error), path) from None

@@ -91,6 +91,13 @@ class Remote:
         uri.secret = self.secret
         return uri
 
+    def as_prefix(self) -> Uri:
+        """Return the URI with a slash behind the key, which means what is below it and no object of this name."""
+        path, mark, query = str(self).partition("?")
+        uri = Uri(f"{path.removesuffix('/')}/{mark}{query}")
+        uri.secret = self.secret
+        return uri
+
     @property
     def name(self) -> str:
         """The last component of the key."""
