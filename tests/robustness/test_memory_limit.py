@@ -15,6 +15,7 @@ import pytest
 from benchmarks.process import HAS_PSS
 from chunk_tasks import chunk_task, random_words
 from command import measured, refused, run, script, succeeded
+from corpus_files import pre_tokens_file
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import TrainingError, UsageError
@@ -105,7 +106,7 @@ def test_what_does_not_fit_is_kept_on_disk(
     [
         ("merge run --vocab-size=32000 --max-token-bytes=2 --overwrite", "125MiB", "merging takes at least .*; give"),
         ("train a.txt --output other", "50MiB", "--memory-limit 50.0 MiB is too small.*give"),
-        ("import-counts a.txt --output other --pattern=none --quiet", "60MiB", "give"),
+        ("import-counts a.parquet --output other --pattern=none --quiet", "60MiB", "give"),
     ],
 )
 def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: str, tmp_path: Path) -> None:
@@ -114,9 +115,9 @@ def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: 
     data = {
         "merge": random_words(2, 2_000_000),
         "train": b"\n".join(b"the quick brown fox number %d jumps" % number for number in range(20_000)),
-        "import-counts": b"".join(b"%d\t%d\n" % (n * 7919 % 1_000_003, n % 9 + 1) for n in range(250_000)),
     }
-    (tmp_path / "a.txt").write_bytes(data[words[0]])
+    (tmp_path / "a.txt").write_bytes(data.get(words[0], b""))
+    pre_tokens_file(tmp_path / "a.parquet", [b"%d" % (number * 7919 % 1_000_003) for number in range(250_000)])
     model = tmp_path / "run" / "tokenizer" / "tokenizer.json"
     if words[0] == "merge":
         succeeded(run("train", "a.txt", "--output", "run", "--vocab-size", 300, cwd=tmp_path))
