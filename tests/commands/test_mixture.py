@@ -269,3 +269,16 @@ def test_an_iterator_has_no_inputs_to_weigh(tmp_path: Path, option: Any) -> None
     with pytest.raises(UsageError, match="means nothing here"):
         bpe_pipeline.train_from_iterator(["low"], output=tmp_path / "run", vocab_size=260, **option)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_grown_input_of_weight_0_is_counted_before_a_run_is_complete(inputs: list[Path], tmp_path: Path) -> None:
+    home, how = tmp_path / "run", {"weights": [1, 0, 2]}
+    bpe_pipeline.count(inputs, output=home, **how)
+    (inputs[1] / "2.txt").write_text("new words " * 50)
+    bpe_pipeline.count(inputs, output=home, **how)
+    chunks = manifest.require(home).manifest.plan.chunks
+    assert len(list((home / "counts").glob("0*.parquet"))) == len(chunks)
+    (home / f"counts/{len(chunks) - 1:06d}.parquet").unlink()
+    assert f"{len(chunks) - 1} of {len(chunks)} chunks" in succeeded(run("info", home)).stdout
+    bpe_pipeline.count(output=home)
+    assert "completely" in succeeded(run("info", home)).stdout

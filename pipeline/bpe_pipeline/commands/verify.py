@@ -15,8 +15,8 @@ from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageEr
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts import check_worker
-from bpe_pipeline.counts.counted import counter_of, require_counted
 from bpe_pipeline.counts.check_worker import CheckTask
+from bpe_pipeline.counts.counted import counter_of, require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import forecast, merge, merge_worker
 from bpe_pipeline.merges.merge_list import MergeList
