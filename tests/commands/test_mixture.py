@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import files_in, refused, run, succeeded
+from command import refused, run, succeeded
+from counter_files import read
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -234,8 +235,36 @@ def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_
     assert source is not None
     assert [share for *_, share in source.texts] == pytest.approx([0.5, 0.5], rel=1e-4)
     assert source.mixed[1].bytes == 50 * 4 + 9 * 3
-    total = sum(size * Fraction(weight) for _, size, weight, _ in manifest.require(mixed).manifest.texts)
-    assert source.mixed[0].bytes == round(total)
+    assert source.mixed[0].bytes == sum(len(text) * count for text, count in counts_of(mixed).items())
+
+
+def counts_of(home: Path) -> dict[bytes, int]:
+    return dict(read(manifest.require(home).counter_path))
+
+
+def bytes_by_letter(home: Path) -> list[int]:
+    """Return the counted bytes of pre-tokens with an a, and of those with a b."""
+    counts = counts_of(home)
+    return [sum(len(text) * count for text, count in counts.items() if letter in text) for letter in (b"a", b"b")]
+
+
+def test_a_share_is_of_pre_tokens_not_of_separators_or_skipped_documents(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_bytes(b"aaa<|endoftext|>" * 40 + b"a\xffa " * 200)  # the last document is skipped
+    (tmp_path / "long.txt").write_bytes(b"bbbb " * 300)
+    inputs = [tmp_path / "short.txt", tmp_path / "long.txt"]
+    how: dict[str, Any] = {"errors": "skip", "special_tokens": ["<|endoftext|>"]}
+    half: dict[str, Any] = {"shares": {"short": "50%"}}
+    runs = [bpe_pipeline.count(path, output=tmp_path / path.stem, **how).directory for path in inputs]
+    trained = bpe_pipeline.train(inputs, output=tmp_path / "trained", vocab_size=260, **half, **how)
+    plain = bpe_pipeline.count(inputs, output=tmp_path / "merged", **how).directory
+    bpe_pipeline.merge(plain, vocab_size=260, **half)
+    combined = bpe_pipeline.combine(runs, output=tmp_path / "combined", **half)
+    bpe_pipeline.sweep(runs, temperatures=["inf"], vocab_size=260, output=tmp_path / "swept")
+    [swept] = (tmp_path / "swept/mixtures").iterdir()
+    assert trained is not None
+    for home in (tmp_path / "trained", plain, combined, swept):
+        short, long = bytes_by_letter(home)
+        assert short / (short + long) == pytest.approx(0.5, rel=0.01), home
 
 
 def test_a_sweep_over_temperatures_has_a_mixture_for_each(inputs: list[Path], tmp_path: Path) -> None:
@@ -273,3 +302,16 @@ def test_an_iterator_has_no_inputs_to_weigh(tmp_path: Path, option: Any) -> None
     with pytest.raises(UsageError, match="means nothing here"):
         bpe_pipeline.train_from_iterator(["low"], output=tmp_path / "run", vocab_size=260, **option)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_grown_input_of_weight_0_is_counted_before_a_run_is_complete(inputs: list[Path], tmp_path: Path) -> None:
+    home, how = tmp_path / "run", {"weights": [1, 0, 2]}
+    bpe_pipeline.count(inputs, output=home, **how)
+    (inputs[1] / "2.txt").write_text("new words " * 50)
+    bpe_pipeline.count(inputs, output=home, **how)
+    chunks = manifest.require(home).manifest.plan.chunks
+    assert len(list((home / "counts").glob("0*.parquet"))) == len(chunks)
+    (home / f"counts/{len(chunks) - 1:06d}.parquet").unlink()
+    assert f"{len(chunks) - 1} of {len(chunks)} chunks" in succeeded(run("info", home)).stdout
+    bpe_pipeline.count(output=home)
+    assert "completely" in succeeded(run("info", home)).stdout

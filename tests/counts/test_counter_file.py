@@ -298,6 +298,15 @@ def test_missing_and_foreign_files(tmp_path):
             read(path)
 
 
+def test_counted_bytes_are_exact_beyond_64_bits(tmp_path):
+    counts = {b"a" * 1000: (1 << 63) - 1, b"xyz": 7}
+    offsets, numbers = array("q", [0, 1000, 1003]), array("Q", counts.values())
+    written = counter_file.write_counter(tmp_path / "c", [(offsets, b"".join(counts), numbers)], fingerprint="f")
+    assert written.statistics.counted_bytes == 1000 * ((1 << 63) - 1) + 3 * 7
+    with open_counter(tmp_path / "c") as counter:
+        assert counter.statistics == written.statistics
+
+
 def test_rows_out_of_order_and_sums_beyond_63_bits_are_refused(tmp_path):
     paths = write_many(tmp_path, [Counter({b"a": 1 << 62})] * 2)
     with pytest.raises(TrainingError, match="2\\^63"):

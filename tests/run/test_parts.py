@@ -119,6 +119,24 @@ def _part(home: Path, **differs: object) -> Path:
     return path
 
 
+def test_foreign_files_among_parts_are_neither_read_nor_removed(corpus: Path, tmp_path: Path) -> None:
+    home, secret = tmp_path / "run", tmp_path / "secret"
+    bpe_pipeline.count(corpus, output=home)
+    named_otherwise = _part(home, part="x/y")
+    secret.write_text("not for the log")
+    own = f"0123456789abcdef-{os.getpid()}"
+    foreign = [home / "parts" / f"{name}.{own}.{ending}" for name in ("1-of-8", "2-of-8") for ending in ("json", "log")]
+    for path in foreign[:2]:
+        os.mkfifo(path)
+    for path in foreign[2:]:
+        path.symlink_to(secret)
+    assert "completely" in run("info", home).stdout
+    assert named_otherwise.exists()
+    bpe_pipeline.count(corpus, output=home)
+    assert secret.read_text() not in (home / "log.txt").read_text()
+    assert sorted((home / "parts").iterdir()) == sorted(foreign)
+
+
 def test_parts_and_what_works_alone_exclude_each_other(corpus: Path, tmp_path: Path) -> None:
     directory = Directory(tmp_path / "run", RUN)
     with directory.locked("0/2"), Directory(tmp_path / "run", RUN).locked("1/2"):

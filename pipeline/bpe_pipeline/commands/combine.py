@@ -17,14 +17,10 @@ from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
-from bpe_pipeline.counts import sum_worker
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
-from bpe_pipeline.counts.count import input_bytes
 from bpe_pipeline.counts.counted import as_counted, require_counted
 from bpe_pipeline.counts.counter_file import CounterFacts, Parts
 from bpe_pipeline.counts.elsewhere import take_counts, take_part
-from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
@@ -91,7 +87,7 @@ def weigh(
     runs, factors = list(map(manifest.require, locations)), _factors(locations, weights)
     names = names or list(map(str, locations))
     mixture = mixture and mixture.named(names)
-    sizes = [text_bytes(run, executor, needed=mixture is not None) for run in runs]
+    sizes = [text_bytes(run, executor) for run in runs]
     if mixture is not None:
         factors = relative(list(map(Fraction, mixture.weights(dict(zip(names, sizes, strict=True))))))
     return tuple(
@@ -108,18 +104,9 @@ def parts_of(runs: Sequence[Run], mixed: Sequence[Weighted], executor: Executor)
     return Parts(counters, statistics, weighted)
 
 
-def text_bytes(run: Run, executor: Executor, *, needed: bool) -> int:
-    """Return the bytes of the text in a run's counts, with its own weights; 0 if unknown and not `needed`."""
-    stored, counted = run.manifest, require_counted(run, executor)
-    known = stored.source.mixed if stored.source else ()
-    if stored.weights:
-        sizes = stored.input_bytes or input_bytes(run, executor)
-        return round(sum(size * Fraction(by) for size, by in zip(sizes, stored.weights, strict=True)))
-    if known and all(one.bytes for one in known):
-        return round(sum(one.bytes * Fraction(*one.weight) for one in known))
-    if counted.statistics.counted_bytes and not stored.weighted:
-        return counted.statistics.counted_bytes
-    return executor.one(sum_worker.text_bytes, SumTask(*run.counter, COMBINE_BYTES)) if needed else 0
+def text_bytes(run: Run, executor: Executor) -> int:
+    """Return the bytes of the pre-tokens in a run's counts, with its own weights."""
+    return require_counted(run, executor).statistics.counted_bytes
 
 
 def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:

@@ -21,7 +21,7 @@ from bpe_pipeline.run.stored import plain
 from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
 from bpe_pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
-from bpe_pipeline.storage import Location, existing, names_in
+from bpe_pipeline.storage import Location, names_in
 from bpe_pipeline.storage.holders import parts_of
 from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from bpe_pipeline.tokenizer.formats.export_formats import FILE_NAMES
@@ -80,8 +80,7 @@ def _with_extension(facts: dict[str, Any], home: Location, maker: Any) -> Facts:
 
 def _run(run: Run) -> Facts:
     stored, plan = run.manifest, run.manifest.plan
-    *chunks, whole = existing([*(run.chunk_path(index) for index in range(len(plan.chunks))), run.counter_path])
-    [counter] = look(LookTask([run.counter])) if whole else [None]
+    chunks, whole = run.chunks_there(), run.counter_path.exists()
     corpus = {"counts_from": stored.source.description} if stored.source else {}
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
@@ -93,7 +92,7 @@ def _run(run: Run) -> Facts:
         **({"weights": plan.described(stored.weights)} if stored.weights else {}),
         **(_left_out(counter.statistics.not_taken) if counter else {}),
         **({"mixture": str(mixture)} if (mixture := (stored.source or stored).mixture) else {}),
-        "counted": "completely" if whole else _counted(stored.source is None, chunks),
+        "counted": "completely" if whole and all(chunks) else _counted(stored.source is None, chunks),
         **_parts(run.directory),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),

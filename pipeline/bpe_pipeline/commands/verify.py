@@ -14,9 +14,9 @@ from pathlib import Path
 from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError, UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.counts import sum_worker
+from bpe_pipeline.counts import check_worker
+from bpe_pipeline.counts.check_worker import CheckTask
 from bpe_pipeline.counts.counted import counter_of, require_counted
-from bpe_pipeline.counts.sum_worker import SumTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import forecast, merge, merge_worker
 from bpe_pipeline.merges.merge_list import MergeList
@@ -66,8 +66,8 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
     stored, counters = run.manifest, run.chunk_counters()
     inputs = [counter_of(run, chunks) for chunks, _ in stored.plan.weighted(stored.weights)] if stored.weights else []
     workers = runner.reserve(len(counters) + 1)
-    tasks = [SumTask(*counter, workers.bytes) for counter in dict.fromkeys((run.counter, *counters, *inputs))]
-    runner.run(Stage("reading", "counters", sum_worker.text_bytes, tasks, [1] * len(tasks), grant=workers))
+    tasks = [CheckTask(*counter, workers.bytes) for counter in dict.fromkeys((run.counter, *counters, *inputs))]
+    runner.run(Stage("reading", "counters", check_worker.check, tasks, [1] * len(tasks), grant=workers))
     facts = require_counted(run, runner.executor).facts
     verified["counter"] = (
         f"{facts.pre_tokens:,} pre-tokens, {facts.different_pre_tokens:,} different; the checksums are right"

@@ -14,6 +14,7 @@ from bpe_pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, ad
 class ChunkStatistics:
     """Numbers of what was read. The fields' names are those in counter files.
 
+    counted_bytes: of all pre-tokens of the counter, each as often as it occurs, as `write_counter` adds them up.
     files: of a counter without a corpus listing, 0 where a manifest lists the files. Of encoding: text_tokens,
     text_bytes: as `TextEncoder.text_stretches` has them, without special tokens; special_found: how often the text has
     each of these, and special_in_text: how often where it is not the separator between documents. looks_special: how
@@ -23,6 +24,7 @@ class ChunkStatistics:
     """
 
     bytes: int = 0
+    counted_bytes: int = 0
     documents: int = 0
     pre_tokens: int = 0
     special_tokens: int = 0
@@ -42,11 +44,6 @@ class ChunkStatistics:
     def not_taken(self) -> "NotTaken":
         """What was left out because it was asked for."""
         return NotTaken(*self.left_out, *self.cut)
-
-    @property
-    def counted_bytes(self) -> int:
-        """Bytes without those that `--sample` and `--max-document-chars` leave out."""
-        return self.bytes - self.not_taken.left_out_bytes - self.not_taken.cut_bytes
 
     def special_text(self, done: str) -> str:
         """Say what looks like special tokens and was "counted" or "encoded" as text."""

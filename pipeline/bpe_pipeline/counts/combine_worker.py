@@ -122,7 +122,7 @@ def rewrite_as_counted(written: Path, output: Location, task: CombineTask) -> Co
         partitions = partitions_for(file.rows, long_bytes)
         if partitions == file.partitions:
             put(written, output)
-            return CounterFacts(file.rows, task.statistics)
+            return CounterFacts(file.rows, file.statistics)
         if partitions < file.partitions:
             sums = _joined(file.read_all(), file.partitions // partitions)
         else:

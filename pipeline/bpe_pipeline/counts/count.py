@@ -152,7 +152,7 @@ def count_part(runner: Runner, run: Run, pattern: CompiledPattern) -> tuple[Part
     for _, of_chunk in runner.each(stage):
         run.directory.require_lock()
         statistics += of_chunk
-    there = sum(existing([run.chunk_path(index) for index in range(len(stage.tasks))]))
+    there = sum(run.chunks_there())
     complete = "the counter is complete" if there == len(stage.tasks) and run.counter_path.exists() else ""
     shares = len(of_part), len(of_part) - before, there, len(stage.tasks)
     done = PartDone(str(runner.part), *shares, complete=complete)

@@ -84,7 +84,7 @@ class _Counting(Resumable):
             combine(whole)
             written = rewrite_as_counted(sum_path, task.output, whole)
         self._checkpoints.remove(self.parts)  # a resumed run would need them if the counter were not complete
-        return statistics, written.rows
+        return written.statistics, written.rows
 
     def _spill(self, counter: _core.ChunkCounter) -> None:
         part = self._checkpoints.part_path(len(self.parts))

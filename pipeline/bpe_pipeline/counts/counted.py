@@ -34,7 +34,12 @@ class Counted:
 
 
 def find_counted(run: Run, executor: Executor) -> Counted | None:
-    """Return the combined counter of a run, if it is complete."""
+    """Return the combined counter of a run, if it is complete, and each chunk has its counter.
+
+    One of weight 0 is not in the combined counter.
+    """
+    if not all(run.chunks_there()):
+        return None
     [facts] = look_at([run.counter], executor)
     return None if facts is None else as_counted(run, facts)
 

@@ -13,7 +13,7 @@ Nothing is compressed, but lengths and counts are bit-packed (DELTA encodings). 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -51,25 +51,27 @@ def partitions_for(rows: int, pre_token_bytes: int = 0) -> int:
 def write_counter(
     path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
 ) -> "CounterFacts":
-    """Write a counter, each partition as a row group, with only one in memory."""
+    """Write a counter, each partition as a row group, with only one in memory; its statistics get `counted_bytes`."""
     import pyarrow.parquet as pq
 
     metadata = {
         _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
-        _STATISTICS: json.dumps(asdict(statistics), sort_keys=True).encode(),
     }
     schema = _schema().with_metadata(metadata)
     encoding = {"pre_token": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
-        checksums, written = [], 0
+        checksums, written, counted_bytes = [], 0, 0
         with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
             for columns in partitions:
                 batch = as_batch(columns)
                 writer.write_batch(batch, row_group_size=max(batch.num_rows, 1))
                 written += batch.num_rows
+                counted_bytes += text_bytes(batch)
                 checksums.append(sealed_parquet.checksum(*columns))
-            writer.add_key_value_metadata(sealed_parquet.seals(checksums))
+            statistics = replace(statistics, counted_bytes=counted_bytes)
+            stored_statistics = json.dumps(asdict(statistics), sort_keys=True).encode()
+            writer.add_key_value_metadata({_STATISTICS: stored_statistics, **sealed_parquet.seals(checksums)})
         sealed_parquet.seal(partial)
     return CounterFacts(written, statistics)
 
@@ -109,6 +111,17 @@ def as_batch(columns: Columns) -> Any:
     pre_tokens = pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, [None, offsets, data])
     numbers = pa.UInt64Array.from_buffers(pa.uint64(), rows, [None, counts])
     return pa.RecordBatch.from_arrays([pre_tokens, numbers], schema=_schema())
+
+
+def text_bytes(batch: Any) -> int:
+    """Return the bytes of a batch's pre-tokens, each as often as it occurs."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes, counts = pc.binary_length(batch.column(0)).cast("uint64"), batch.column(1)
+    halves = pc.shift_right(counts, pa.scalar(32, "uint64")), pc.bit_wise_and(counts, pa.scalar(0xFFFFFFFF, "uint64"))
+    high, low = (pc.sum(pc.multiply(sizes, half)).as_py() or 0 for half in halves)  # neither exceeds 64 bits
+    return (int(high) << 32) + int(low)
 
 
 def rows_of(columns: Columns, start: int, stop: int) -> Columns:

@@ -22,7 +22,7 @@ from bpe_pipeline.base.errors import OtherKindError, PipelineError, RunDirectory
 from bpe_pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
 from bpe_pipeline.storage import names_in as stored_names
 from bpe_pipeline.storage.atomic import json_text, make_directory, write_whole
-from bpe_pipeline.storage.holders import OF_PART, PARTS
+from bpe_pipeline.storage.holders import OF_PART, PARTS, files_of_parts
 
 # What a directory with this manifest is, for other kinds that are asked to work in it.
 HOLDS = {
@@ -216,12 +216,13 @@ class Directory:
 
     def take_logs_of_parts(self) -> Iterator[bytes]:
         """Delete what parts left, of which none works now; yields their logs."""
-        names = [name for name in self.names_in(self / PARTS) if OF_PART.fullmatch(name)]
-        if names and not self._leads_elsewhere(PARTS):
-            for name in names:
-                if name.endswith(".log"):
-                    yield (self / PARTS / name).read_bytes()
-            self.remove(f"{PARTS}/{name}" for name in names)
+        if self._leads_elsewhere(PARTS):
+            return
+        names = files_of_parts(self / PARTS)
+        for name in names:
+            if name.endswith(".log"):
+                yield (self / PARTS / name).read_bytes()
+        self.remove(f"{PARTS}/{name}" for name in names)
 
     def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
         """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""

@@ -180,6 +180,10 @@ class Run:
         indexes = range(len(self.manifest.plan.chunks)) if chunks is None else chunks
         return [(self.chunk_path(index), self.manifest.chunk_fingerprint(index)) for index in indexes]
 
+    def chunks_there(self) -> list[bool]:
+        """Return which chunks of the plan have a counter."""
+        return existing([self.chunk_path(index) for index in range(len(self.manifest.plan.chunks))])
+
     def chunk_path(self, index: int) -> Location:
         """Return the counter of the chunk with this index in the plan."""
         return self.directory / f"counts/{index:06d}.parquet"

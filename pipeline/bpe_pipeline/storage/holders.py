@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from bpe_pipeline.base.errors import PipelineError
@@ -138,6 +139,20 @@ def part_file(directory: Location, part: str, ending: str) -> Location:
 def parts_of(directory: Location, now_s: float | None = None) -> list[Holder]:
     """List the processes that work, or worked, in a directory as parts. now_s: by the clock of its files."""
     home = directory / PARTS
-    names = [name for name in names_in(home) if OF_PART.fullmatch(name) and name[0] != "." and name.endswith(".json")]
+    names = [name for name in files_of_parts(home) if name[0] != "." and name.endswith(".json")]
     found = [holder_of(home / name, time.time() if now_s is None else now_s) for name in names]
-    return [holder for holder in found if holder is not None and holder.part]
+    return [holder for holder in found if holder is not None and re.fullmatch("[0-9]+/[0-9]+", holder.part)]
+
+
+def files_of_parts(home: Location) -> list[str]:
+    """List the names of files of parts in `parts/`. Links and what is no regular file are foreign."""
+    names = []
+    with contextlib.suppress(NotADirectoryError):
+        names = [name for name in names_in(home) if OF_PART.fullmatch(name)]
+    return [name for name in names if not isinstance(home, Path) or _is_regular(home / name)]
+
+
+def _is_regular(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):  # it has just ended
+        return S_ISREG(path.lstat().st_mode)
+    return False

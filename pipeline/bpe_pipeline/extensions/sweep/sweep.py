@@ -147,7 +147,7 @@ def _mixtures(options: SweepOptions, runs: Mapping[str, Location], executor: Exe
         return mixtures_of(options.weights, [*runs])
     if options.weights:
         raise UsageError(BOTH)
-    sizes = {name: text_bytes(manifest.require(one), executor, needed=True) for name, one in runs.items()}
+    sizes = {name: text_bytes(manifest.require(one), executor) for name, one in runs.items()}
     return evened_mixtures(options.temperatures, options.shares or (), sizes)
 
 
