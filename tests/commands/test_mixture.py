@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import refused, run, succeeded
+from command import files_in, refused, run, succeeded
 from counter_files import read
 from hypothesis import given, settings
 from hypothesis import strategies as st

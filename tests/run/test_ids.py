@@ -3,7 +3,7 @@
 import pytest
 
 from bpe_pipeline.base.errors import UsageError
-from bpe_pipeline.run.ids import Reserved, Roles, SpecialTokens
+from bpe_pipeline.run.ids import Reserved, Roles, SpecialTokens, check_added, check_special_tokens
 
 
 def test_tokens_with_a_role_count_and_reserved_ones_come_last_and_within_the_size() -> None:
@@ -44,3 +44,11 @@ def test_sizes_are_rounded_up_with_reserved_tokens(size: int, rounded: int) -> N
 )
 def test_separator_is_no_pad_bos_or_chat_mark(special_tokens: list[str], separator: str | None) -> None:
     assert Roles(bos="<mine>").separator_among(special_tokens) == separator
+
+
+def test_a_long_special_token_is_cut_in_messages() -> None:
+    long = "x" * 5_000_000
+    for refuse, texts in ((check_special_tokens, [long, long]), (check_added, [long]), (check_added, [" " + long])):
+        with pytest.raises(UsageError) as raised:
+            refuse(texts)
+        assert len(str(raised.value)) < 500

@@ -18,7 +18,8 @@ from published import (
 from tokenizers import Regex, pre_tokenizers
 
 from bpe_pipeline import Tokenizer
-from bpe_pipeline.base.errors import InputError, PipelineError, UsageError
+from bpe_pipeline.base.errors import InputError, PatternError, PipelineError, UsageError
+from bpe_pipeline.pattern.compiled import THEN
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.parse import first_difference
 from bpe_pipeline.tokenizer.formats.fields import Field
@@ -108,3 +109,17 @@ def test_deepseek_is_the_preset_in_any_spelling(tmp_path: Path) -> None:
     for step in document["pre_tokenizer"]["pretokenizers"][:3]:
         step["pattern"]["Regex"] = step["pattern"]["Regex"].replace(r"\r", "\r").replace(r"\n", "\n")
     assert Tokenizer.load(written(tmp_path, document)).pattern.name == "deepseek-v3"
+
+
+def test_thousands_of_steps_are_refused_before_they_are_compiled(tmp_path: Path) -> None:
+    document = json.loads(made("gpt2", PLAIN).to_str())
+    splits = [
+        {"type": "Split", "pattern": {"Regex": rf"\d{{{n}}}|\D"}, "behavior": "Isolated", "invert": False}
+        for n in range(1, 3001)
+    ]
+    byte_level_step = json.loads(byte_level().__getstate__())
+    document["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [*splits, byte_level_step]}
+    with pytest.raises(InputError, match="has 3,000 steps, and at most 64 are supported"):
+        Tokenizer.load(written(tmp_path, document))
+    with pytest.raises(PatternError, match="has 3,000 steps, and at most 64 are supported"):
+        compile_pattern(THEN.join([r"\d|\D"] * 3000))

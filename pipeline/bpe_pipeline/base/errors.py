@@ -86,7 +86,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # of any object; a number of thousands of digits, or deep nesting
         text = f"such {type(value).__name__}"
-    text = without_secrets(" ".join(text.split()))
+    text = without_secrets(" ".join(text.split())[:4096])  # fast for a text of megabytes, too
     return text if len(text) <= 80 else text[:77] + "..."
 
 

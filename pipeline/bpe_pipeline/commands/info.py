@@ -81,6 +81,7 @@ def _with_extension(facts: dict[str, Any], home: Location, maker: Any) -> Facts:
 def _run(run: Run) -> Facts:
     stored, plan = run.manifest, run.manifest.plan
     chunks, whole = run.chunks_there(), run.counter_path.exists()
+    [counter] = look(LookTask([run.counter])) if whole else [None]
     corpus = {"counts_from": stored.source.description} if stored.source else {}
     if plan.files:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from bpe_pipeline.base.errors import InputError, TrainingError, UsageError
+from bpe_pipeline.base.errors import InputError, TrainingError, UsageError, shown
 from bpe_pipeline.base.printable import BYTE_CHARACTERS, BYTE_ORDER
 from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.run.ids import MAX_IDS, check_special_tokens
@@ -213,7 +213,7 @@ class Vocabulary:
         texts_by_id: dict[int, str] = {}
         for text, id_ in special_tokens.items():
             if (id_ in tokens and text not in ordinary) or texts_by_id.setdefault(id_, text) != text:
-                raise InputError(f"the special token {text!r} has id {id_}, which another token has too")
+                raise InputError(f"the special token {shown(text)} has id {id_}, which another token has too")
         most = min(MAX_IDS, _ANY_ID + _IDS_PER_TOKEN * len(tokens))
         outside = [id_ for id_ in (*tokens, *texts_by_id) if not 0 <= id_ < most]
         if outside:

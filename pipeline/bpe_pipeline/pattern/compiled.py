@@ -20,6 +20,7 @@ from bpe_pipeline.pattern.normalization import nfc_form
 from bpe_pipeline.pattern.presets import Preset, preset_of
 
 _SHOWN_CHARACTERS = 200
+MOST_STEPS = 64  # each takes its time to compile and to cut
 THEN, THEN_LETTERS = "(?#then)", "(?#then, of letters)"  # between the expressions of steps: comments, to `regex`
 
 

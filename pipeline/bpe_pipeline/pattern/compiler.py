@@ -6,7 +6,7 @@ from bpe_pipeline.base.errors import PatternError
 from bpe_pipeline.pattern.automaton import Machine, Program
 from bpe_pipeline.pattern.by_regex import point_at, require_valid
 from bpe_pipeline.pattern.classes import Refusal
-from bpe_pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
+from bpe_pipeline.pattern.compiled import MOST_STEPS, THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from bpe_pipeline.pattern.fold import Folded
 from bpe_pipeline.pattern.parse import parse
 from bpe_pipeline.pattern.presets import named
@@ -15,6 +15,8 @@ from bpe_pipeline.pattern.presets import named
 def compile_pattern(pattern: str) -> CompiledPattern:
     """Compile a preset's name or an expression, in some seconds; `PatternError` if it can match the empty string."""
     if THEN in pattern or THEN_LETTERS in pattern:  # of several steps
+        if (steps := pattern.replace(THEN_LETTERS, THEN).count(THEN) + 1) > MOST_STEPS:
+            raise PatternError(f"the pattern has {steps:,} steps, and at most {MOST_STEPS} are supported")
         first, *last = pattern.split(THEN_LETTERS)
         return in_sequence(list(map(compile_pattern, first.split(THEN))), list(map(compile_pattern, last)))
     preset = named(pattern)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.errors import UsageError, shown
 from bpe_pipeline.base.printable import BYTE_CHARACTERS
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.pattern.token_rules import TokenRule
@@ -56,16 +56,16 @@ def check_special_tokens(special_tokens: Sequence[str]) -> None:
             raise UsageError("a special token is empty: give it a text such as '<|endoftext|>'")
         if len(text) == 1 and text in BYTE_CHARACTERS.values():
             raise UsageError(
-                f"the special token {text!r} is what tokenizer.json calls the token of a single byte: "
+                f"the special token {shown(text)} is what tokenizer.json calls the token of a single byte: "
                 "give a longer text such as '<|endoftext|>'"
             )
         if text in seen:
-            raise UsageError(f"the special token {text!r} is given twice: remove one of them")
+            raise UsageError(f"the special token {shown(text)} is given twice: remove one of them")
         try:
             text.encode()
         except UnicodeEncodeError:
             reason = "holds a lone surrogate, which no UTF-8 text contains"
-            raise UsageError(f"the special token {text!r} {reason}") from None
+            raise UsageError(f"the special token {shown(text)} {reason}") from None
         seen.add(text)
 
 
@@ -78,8 +78,8 @@ def check_added(added: Iterable[str]) -> None:
     """Raise `UsageError` for a text that a role would make a special token although other text may well hold it."""
     if plain := next(filter(_PLAIN.fullmatch, added), None):
         raise UsageError(
-            f"the special token {plain!r} would be a plain word, and every text that has it would get its id: give a "
-            f"mark such as '<{plain.strip()}>', or leave the option out for no token"
+            f"the special token {shown(plain)} would be a plain word, and every text that has it would get its id: "
+            f"give a mark such as {shown(f'<{plain.strip()}>')}, or leave the option out for no token"
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError
+from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError, shown
 from bpe_pipeline.base.machine import versions
 from bpe_pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
@@ -305,7 +305,7 @@ def refuse_other_options(
 
 
 def _shown(value: object) -> str:
-    return " ".join(map(repr, value)) if isinstance(value, list | dict) and value else repr(value)
+    return " ".join(map(shown, value)) if isinstance(value, list | dict) and value else repr(value)
 
 
 def remove_results(run: Run) -> Run:

@@ -11,7 +11,7 @@ from operator import sub
 from typing import Generic, TypeVar
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.base.errors import InputError, shown
 from bpe_pipeline.corpus.files import FileSpan
 from bpe_pipeline.corpus.read_budget import UNLIMITED
 from bpe_pipeline.corpus.readers import read_span, text_range
@@ -76,7 +76,7 @@ class SpecialInText(Generic[Task]):
 def _refusal(task: ChunkTask, span: FileSpan, text: str) -> InputError:
     """Return the error for a special token in a text, with its location."""
     return InputError(
-        f"{_location_of(task, span, text.encode())}: the text contains the special token {text!r}; remove it, or "
+        f"{_location_of(task, span, text.encode())}: the text contains the special token {shown(text)}; remove it, or "
         "encode it with --special-tokens-in-text text (as text) or tokens (as a special token)"
     )
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from bpe_pipeline.base.errors import shown
 from bpe_pipeline.run.ids import check_added, check_special_tokens, is_reserved
 from bpe_pipeline.run.options import TokenizerOptions
 from bpe_pipeline.tokenizer.formats.settings_files import following
@@ -48,6 +49,7 @@ def news_of(before: Model, after: Model) -> list[str]:
     old = {id_: text for text, id_ in before.vocabulary.special_tokens.items()}
     new = {text: id_ for text, id_ in after.vocabulary.special_tokens.items() if old.get(id_) != text}
     return [
-        f"{text!r} is {id_}, " + (f"which was {old[id_]!r}" if id_ in old else "a new id: the model needs a row for it")
+        f"{shown(text)} is {id_}, "
+        + (f"which was {shown(old[id_])}" if id_ in old else "a new id: the model needs a row for it")
         for text, id_ in new.items()
     ]

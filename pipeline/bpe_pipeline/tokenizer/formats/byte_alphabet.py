@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from bpe_pipeline.base.errors import ExportRefusedError, InputError, UsageError
+from bpe_pipeline.base.errors import ExportRefusedError, InputError, UsageError, shown
 from bpe_pipeline.merges.vocabulary import Vocabulary, text_to_token, texts_to_tokens
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.fields import Field, shortened
@@ -92,7 +92,7 @@ def vocabulary_texts(vocabulary: Vocabulary, format_name: str) -> dict[int, str]
     for text, id_ in vocabulary.special_tokens.items():
         if text in ordinary and texts.get(id_) != text:
             raise ExportRefusedError(
-                f"{format_name} cannot hold the special token {text!r}: an ordinary token has the same name there "
+                f"{format_name} cannot hold the special token {shown(text)}: an ordinary token has the same name there "
                 "(bytes are written as printable characters). Choose another, or count again with it as "
                 "--special-token, so that no merge makes it"
             )

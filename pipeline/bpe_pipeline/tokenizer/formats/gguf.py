@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
+from bpe_pipeline.base.errors import shown
 from bpe_pipeline.pattern.presets import PRESETS, superword_presets
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE
 from bpe_pipeline.storage import Location
@@ -84,7 +85,7 @@ def _special_tokens_found_elsewhere(model: Model, pre: str) -> Iterator[str]:
             starts.setdefault(text[:end], []).append(text)
     for text in special_tokens:
         if "\0" in text:
-            yield f"a GGUF file cannot hold the special token {text!r}: llama.cpp truncates it at NUL"
+            yield f"a GGUF file cannot hold the special token {shown(text)}: llama.cpp cuts it at NUL"
         # We take the leftmost, llama.cpp the longest anywhere.
         for other in (other for at in range(1, len(text)) for other in starts.get(text[at:], ())):
             if other != text and len(other.encode()) >= len(text.encode()):
@@ -96,7 +97,7 @@ def _special_tokens_found_elsewhere(model: Model, pre: str) -> Iterator[str]:
             could_be_whole_pre_token(text, PLAIN_RULE) or len(model.pattern.cut(text)) == 1
         ):
             yield (
-                f"a GGUF file cannot hold the special token {text!r}: llama.cpp would take ordinary text for it. "
+                f"a GGUF file cannot hold the special token {shown(text)}: llama.cpp would take ordinary text for it. "
                 "Choose a special token such as '<|endoftext|>'"
             )
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from bpe_pipeline.base.errors import ExportRefusedError
+from bpe_pipeline.base.errors import ExportRefusedError, shown
 from bpe_pipeline.pattern.compiled import PatternSequence
 from bpe_pipeline.pattern.presets import PRESETS
 from bpe_pipeline.pattern.translate import for_tokenizers
@@ -86,8 +86,9 @@ def _reasons_against(model: Model) -> Iterator[str]:
     for text in model.vocabulary.special_tokens if model.whole_pre_tokens else ():
         if could_be_whole_pre_token(text, model.preparation.rule_of(text)):
             yield (
-                f"tokenizer.json cannot hold the special token {text!r} where whole pre-tokens are looked up before "
-                "merging: a pre-token may have the same name there. Choose a special token such as '<|endoftext|>'"
+                f"tokenizer.json cannot hold the special token {shown(text)} where whole pre-tokens are looked up "
+                "before merging: a pre-token may have the same name there. "
+                "Choose a special token such as '<|endoftext|>'"
             )
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from bpe_pipeline.base.errors import ExportRefusedError, PatternError
-from bpe_pipeline.pattern.compiled import THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
+from bpe_pipeline.pattern.compiled import MOST_STEPS, THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.parse import first_difference
 from bpe_pipeline.pattern.presets import PRESETS, Preset, name_of, superword_presets
@@ -46,6 +46,8 @@ def read_pre_tokenizer(field: Field, noted: Field) -> tuple[CompiledPattern, boo
     if own_regex.value is not False and kinds == ["Digits", "ByteLevel"]:
         return compile_pattern(DIGITS_THEN_GPT2[_individual(splits[0])]), False
     all_stages = [*splits, *after]
+    if len(all_stages) > MOST_STEPS:
+        field.refuse(f"has {len(all_stages):,} steps, and at most {MOST_STEPS} are supported")
     texts = noted.value.replace(THEN_LETTERS, THEN).split(THEN) if isinstance(noted.value, str) else []
     notes = [Field(text, noted.file, noted.path) for text in texts] if len(texts) == len(all_stages) else []
     patterns = list(

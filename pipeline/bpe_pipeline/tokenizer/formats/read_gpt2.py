@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.base.errors import InputError, shown
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE
 from bpe_pipeline.pattern.translate import for_tokenizers
@@ -111,7 +111,7 @@ def _tokens_in_vocabulary(
                 token.refuse(f"names {text!r} with other rules than before")
     for text in rules:
         if text not in listed:
-            raise InputError(f"{vocab.file} lacks the special token {text!r}: name one that it has")
+            raise InputError(f"{vocab.file} lacks the special token {shown(text)}: name one that it has")
     return [entry_of(text, vocab.member(text).read(int), rule) for text, rule in rules.items()]
 
 
