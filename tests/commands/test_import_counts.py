@@ -165,7 +165,7 @@ def test_pre_tokens_of_another_pattern_are_found_and_warned_about(pattern, tmp_p
     ]
     assert cut_otherwise(pre_tokens, compiled) == expected
     assert cut_otherwise([pre_token for pre_token in pre_tokens if pre_token not in expected], compiled) == []
-    some = rf"would cut {len(expected)} pre-tokens of {len(pre_tokens)} differently, such as 'a b'"
+    some = rf"would split {len(expected)} pre-tokens of {len(pre_tokens)} differently, such as 'a b'"
     with pytest.warns(UserWarning, match=some):
         bpe_pipeline.import_counts(dict.fromkeys(pre_tokens, 1), output=tmp_path / "run", pattern=pattern)
 

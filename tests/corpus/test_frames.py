@@ -116,7 +116,7 @@ def test_a_file_that_changed_after_its_frames_were_listed_is_an_error(file):
     with pytest.raises(InputError, match="changed since the run was planned; restore it, or start again with --overw"):
         text_range(FileSpan(file, listed[1].start + 1, file.size), CUTTING)
     Path(file.path).write_bytes(Path(file.path).read_bytes()[: listed[3].start + 20])
-    with open_file(location(file.path)) as stream, pytest.raises(InputError, match=r"cut short before byte .*; res"):
+    with open_file(location(file.path)) as stream, pytest.raises(InputError, match=r"truncated before byte .*; res"):
         list(decompress(file, stream, UNLIMITED, listed[3]))
 
 

@@ -1,4 +1,4 @@
-"""Text in NFC before it is cut: counters, merges and tokenizers are those of the tokenizers library with its NFC."""
+"""Text in NFC before it is split: counters, merges and tokenizers are those of the tokenizers library with its NFC."""
 
 import itertools
 import json
@@ -177,7 +177,7 @@ def test_tokenizers_that_normalize_are_counted_like_extended_and_pruned(corpus: 
     base, counts, more = tmp_path / "base", tmp_path / "counts", tmp_path / "more"
     bpe_pipeline.train(corpus, output=base, vocab_size=280, special_tokens=[END], normalize="nfc", quiet=True)
     succeeded(run("count", corpus, "--like", base, "--output", counts))
-    assert not [one for one in bpe_pipeline.doctor(base, counts=counts).findings if "not cut as" in one.because]
+    assert not [one for one in bpe_pipeline.doctor(base, counts=counts).findings if "not split as" in one.because]
     longer = bpe_pipeline.extend(base, counts, add=51, output=more).tokenizer
     whole = bpe_pipeline.train(corpus, output=tmp_path / "whole", vocab_size=331, special_tokens=[END], normalize="nfc")
     text = corpus.read_text()

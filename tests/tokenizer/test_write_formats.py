@@ -171,7 +171,7 @@ VERSION = [(b"#version"[:size], b"#versionx"[size : size + 1]) for size in range
         ("gguf", lambda: Tokenizer.from_merges([], [EOT]), "without merges"),
         ("gguf", lambda: samples.tokenizer(specials=("<a>b", "b<c>d")), "'<a>b' and 'b<c>d': where they overlap"),
         ("gguf", lambda: samples.tokenizer("llama3", ("eot",)), "'eot': llama.cpp would take ordinary text"),
-        ("gguf", lambda: samples.tokenizer(specials=("<|\0|>",)), "cuts it at NUL"),
+        ("gguf", lambda: samples.tokenizer(specials=("<|\0|>",)), "truncates it at NUL"),
         ("gguf", lambda: with_tokens(*LOST, whole_pre_tokens=True), "b'abc', id 258.*does not look up"),
         ("gguf", lambda: with_tokens(*LOST, pattern="llama3"), r"b'abc', id 258.*llama.cpp looks up"),
         ("gguf", lambda: Tokenizer.from_merges(END, [EOT]), "may take the token '</s>'"),

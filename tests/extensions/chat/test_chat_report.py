@@ -90,7 +90,7 @@ def test_figures_of_a_report_are_written(cut: Path, tmp_path: Path) -> None:
     succeeded(run("report", cut, "--figures", tmp_path / "figures"))
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         *(f"{name}.{form}" for name in ("lengths", "trained-on") for form in ("svg", "pdf", "csv")),
-        "table-what-a-cutoff-cuts.csv",
+        "table-what-a-cutoff-truncates.csv",
     }
     assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", cut, "--held-out", tmp_path), 2)
 
