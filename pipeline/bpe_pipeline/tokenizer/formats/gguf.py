@@ -85,7 +85,7 @@ def _special_tokens_found_elsewhere(model: Model, pre: str) -> Iterator[str]:
             starts.setdefault(text[:end], []).append(text)
     for text in special_tokens:
         if "\0" in text:
-            yield f"a GGUF file cannot hold the special token {shown(text)}: llama.cpp cuts it at NUL"
+            yield f"a GGUF file cannot hold the special token {shown(text)}: llama.cpp truncates it at NUL"
         # We take the leftmost, llama.cpp the longest anywhere.
         for other in (other for at in range(1, len(text)) for other in starts.get(text[at:], ())):
             if other != text and len(other.encode()) >= len(text.encode()):
