@@ -140,7 +140,7 @@ def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path:
             assert str(named) in str(refused_with.value)
     languages = {"one": one, "same": copied}
     with pytest.raises(UsageError, match="sum would count twice"):
-        bpe_pipeline.parity(languages, vocab_size=300, output=tmp_path / "sum")
+        bpe_pipeline.parity(languages, temperature=2, vocab_size=300, output=tmp_path / "sum")
     assert not (tmp_path / "sum").exists()
 
 
@@ -392,7 +392,7 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
     counts = bpe_pipeline.import_counts({"low": 1}, output="imported")
     assert "imported has no inputs" in refused(run("merge", counts, "--output", "e", "--weight", 2), 2)
-    bpe_pipeline.parity({"a": "a", "d": "d"}, output="p", vocab_size=280)
+    bpe_pipeline.parity({"a": "a", "d": "d"}, dev={"a": "a", "d": "d"}, output="p", vocab_size=280)
     bpe_pipeline.merge("p", vocab_size=280, output="q")  # chosen by the same languages
     assert Path("q/merges.parquet").read_bytes() == Path("p/merges.parquet").read_bytes()
     assert not Path("e").exists()

@@ -63,9 +63,10 @@ def write_many(directory, counts, partitions=lambda _: 1):
     ids=["many, 1", "many, 2", "many, 8", "none", "empty partitions"],
 )
 def test_a_counter_file_is_read_as_it_was_written(tmp_path, counts, partitions):
-    statistics = ChunkStatistics(bytes=17, losses=LOSSES, concerned_characters="é")
+    counted_bytes = sum(len(pre_token) * count for pre_token, count in counts.items())
+    statistics = ChunkStatistics(bytes=17, counted_bytes=counted_bytes, losses=LOSSES, concerned_characters="é")
     path = write(tmp_path / "c.parquet", counts, partitions, **vars(statistics))
-    assert json.loads(pq.read_schema(path).metadata[counter_file._STATISTICS]) == json.loads(
+    assert json.loads(pq.read_metadata(path).metadata[counter_file._STATISTICS]) == json.loads(
         json.dumps(asdict(statistics))
     )
     assert read(path) == counts
@@ -285,7 +286,7 @@ def test_missing_and_foreign_files(tmp_path):
     with pytest.raises(RunDirectoryError, match="something else"):
         read(path, fingerprint="g")
     table, no_format = pq.read_table(path), sealed_parquet.seals(["0" * 48])
-    metadata = {counter_file._FORMAT: b"1", counter_file._FINGERPRINT: b"f", counter_file._STATISTICS: b"{}"}
+    metadata = {counter_file._FORMAT: b"2", counter_file._FINGERPRINT: b"f", counter_file._STATISTICS: b"{}"}
     for columns, stored, sealed, reason in (
         (["pre_token", "count"], no_format, True, "format unknown"),
         (["pre_token", "number"], no_format | metadata, True, "columns"),

@@ -94,6 +94,7 @@ def _refused_in_one_line(kind: type[PipelineError] = PipelineError) -> Iterator[
 def counter_files(home: Path) -> Target:
     """Require that a damaged counter is refused, or read and combined as it was."""
     counts = {f"{number:x}".encode() * (number % 7 + 1): number + 1 for number in range(700)}
+    counted_bytes = sum(len(pre_token) * count for pre_token, count in counts.items())
     good = write(home / "good.parquet", counts, partitions=2).read_bytes()
     bad = home / "bad.parquet"
 
@@ -101,7 +102,7 @@ def counter_files(home: Path) -> Target:
         bad.write_bytes(mutated(good, source))
         both, total = [(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet"
         with _refused_in_one_line(), open_counter(bad, fingerprint="f") as counter:
-            assert (counter.rows, counter.statistics) == (len(counts), ChunkStatistics())
+            assert (counter.rows, counter.statistics) == (len(counts), ChunkStatistics(counted_bytes=counted_bytes))
         rows = None
         with _refused_in_one_line():
             rows = combine(CombineTask(both, total, "s", threads=1)).rows

@@ -203,9 +203,9 @@ def test_documents_that_would_end_as_turns_of_a_chat_are_warned_of(name: str, tm
         corpus.write_text('{"text": "low"}\n' if name == "a.jsonl" else "low")
     said = r"documents end with '<\|im_end\|>', which ends turns .* again with --separator '<\|endoftext\|>'$"
     with pytest.warns(UserWarning, match=said):
-        bpe_pipeline.encode_corpus(corpus, home, tmp_path / "shards", workers=1)
+        bpe_pipeline.encode(corpus, home, tmp_path / "shards", workers=1)
     for separator in (EOT, "<|im_end|>"):  # whoever says which one is not warned
-        bpe_pipeline.encode_corpus(corpus, home, tmp_path / separator[2:5], workers=1, separator=separator)
+        bpe_pipeline.encode(corpus, home, tmp_path / separator[2:5], workers=1, separator=separator)
 
 
 PAD = ["--pad-token", "<pad>"]
