@@ -31,8 +31,9 @@ def parity(session: Session) -> Any:
 
     >>> one = bpe_pipeline.import_counts({"aabb": 10}, output="runs/one")
     >>> two = bpe_pipeline.import_counts({"ccdd": 10}, output="runs/two")
-    >>> tokenizer = bpe_pipeline.parity({"one": one, "two": two}, dev={"one": one, "two": two},
-    ...     vocab_size=259, output="runs/parity")
+    >>> tokenizer = bpe_pipeline.parity(
+    ...     {"one": one, "two": two}, dev={"one": one, "two": two}, vocab_size=259, output="runs/parity"
+    ... )
     >>> tokenizer.merges
     [(b'b', b'b'), (b'd', b'd')]
 
