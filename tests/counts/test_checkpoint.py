@@ -60,7 +60,7 @@ class Counted:
             "--quiet",
         ]
         environment["BPE_PIPELINE_CHECKPOINT_S"] = str(interval_s)
-        return ended(start([*words, *self.options, "--workers", "1"], None, **environment))
+        return ended(start([*words, *self.options, "--workers", "1"], **environment))
 
 
 def results(run):
@@ -137,7 +137,7 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
         script = f"{small}; from bpe_pipeline.__main__ import main; raise SystemExit(main())"
         words = [sys.executable, "-P", "-c", script, "count", str(corpus), "--output", str(tmp_path / name)]
         words += ["--chunk-size", "20KB", "--workers", "2", "--quiet"]
-        return ended(start(words, None, **environment))
+        return ended(start(words, **environment))
 
     assert count("once") == 0
     whole = tmp_path / "once" / "counter.parquet"

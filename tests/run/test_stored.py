@@ -17,7 +17,7 @@ from bpe_pipeline.run.stored import plain, stored
 
 TEXTS, NUMBERS = st.text(max_size=5), st.integers(0, 1 << 64)
 COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
-FILES = st.builds(CorpusFile, TEXTS, NUMBERS, NUMBERS, TEXTS, ctime_ns=NUMBERS, identity=TEXTS, by_name=st.booleans())
+FILES = st.builds(CorpusFile, TEXTS, NUMBERS, NUMBERS, TEXTS, ctime_ns=NUMBERS, by_name=st.booleans())
 SPANS = st.builds(Span, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS)
 CHUNKS = st.builds(Chunk, st.lists(SPANS, max_size=3).map(tuple))
 SOURCE = Source("runs", "d", "two", (Weighted("r", "f", (1, 2)),), {"alpha": 1.5})
