@@ -15,7 +15,8 @@ from bpe_pipeline.storage import RemoteError
 FAILURES = [
     (InputError("a.txt is gone: bring it back"), 1, "a.txt is gone: bring it back"),
     (KeyError("x"), 1, "KeyError: 'x' (a defect: please report it with the output of --debug)"),
-    (OSError(5, "Input/output error"), 1, "OSError: [Errno 5] Input/output error (a defect: "),
+    (OSError(9, "Bad file descriptor"), 1, "OSError: [Errno 9] Bad file descriptor (a defect: "),
+    (OSError(5, "Input/output error"), 1, "the system refuses: Input/output error; check the disk, and run the same"),
     (click.UsageError("what\n  is this"), 2, "what is this"),
     (RemoteError(5, "no answer", "s3://bucket/run"), 1, "s3://bucket/run cannot be read: no answer"),
     (KeyboardInterrupt(), 130, "interrupted before any work started"),

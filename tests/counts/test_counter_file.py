@@ -286,7 +286,7 @@ def test_missing_and_foreign_files(tmp_path):
     with pytest.raises(RunDirectoryError, match="something else"):
         read(path, fingerprint="g")
     table, no_format = pq.read_table(path), sealed_parquet.seals(["0" * 48])
-    metadata = {counter_file._FORMAT: b"2", counter_file._FINGERPRINT: b"f", counter_file._STATISTICS: b"{}"}
+    metadata = {counter_file._FORMAT: b"1", counter_file._FINGERPRINT: b"f", counter_file._STATISTICS: b"{}"}
     for columns, stored, sealed, reason in (
         (["pre_token", "count"], no_format, True, "format unknown"),
         (["pre_token", "number"], no_format | metadata, True, "columns"),

@@ -351,12 +351,8 @@ def test_rare_pre_tokens_are_left_out_and_ranges_may_be_read_as_they_are_needed(
     expected = learn(engine_of(kept), 30)
     assert merges_of(result) == merges_of(expected)
     assert result.bytes == expected.bytes
-    rare = [
-        (pre_token, count)
-        for part in parts
-        for pre_token, count in part.items()
-        if 0 < count < min_pre_token_count and pre_token
-    ]
+    all_counts = [one for part in parts for one in part.items()]
+    rare = [(pre_token, count) for pre_token, count in all_counts if 0 < count < min_pre_token_count and pre_token]
     assert result.left_out_pre_tokens == len(rare)
     assert result.left_out_bytes == sum(len(pre_token) * count for pre_token, count in rare)
 

@@ -64,8 +64,12 @@ def test_any_text_in_any_chunks(
     home, output = tmp_path_factory.mktemp("any"), tmp_path_factory.mktemp("shards")
     for number, data in enumerate(files):
         (home / f"{number}.txt").write_bytes(data)
-    corpus = bpe_pipeline.encode(home, ours, output, separator=separator, shard_format="bin", **options)
     ids, end = expected(ours, files, separator, options["errors"]), ours.special_tokens[separator]
+    if not ids:
+        with pytest.raises(InputError, match="the corpus holds no text to encode"):
+            bpe_pipeline.encode(home, ours, output, separator=separator, shard_format="bin", **options)
+        return
+    corpus = bpe_pipeline.encode(home, ours, output, separator=separator, shard_format="bin", **options)
     own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]
     assert read_shards(output) == own
     assert b"".join(bpe_pipeline.decode(output, ours)) == ours.decode_bytes(ids)

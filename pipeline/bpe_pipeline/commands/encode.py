@@ -143,7 +143,7 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     def accept(read: ChunkStatistics, documents: int) -> None:
         nonlocal total
         total = total_of(runner, encoding, read, options)
-        if not documents:
+        if not documents and not total.text_tokens:  # text that fills no row is dropped, and said so
             raise no_text_error("encode", total.losses, total.not_taken)
 
     write = write_in_order if encoding.in_order else write_by_parts

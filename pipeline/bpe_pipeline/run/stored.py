@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 from bpe_pipeline.base.errors import shown
 from bpe_pipeline.storage import parse_location
 
-COUNTER_FORMAT = 2  # of counters, which carry such values; part of what counting depends on
+COUNTER_FORMAT = 1  # of counters, which carry such values; part of what counting depends on
 Value = TypeVar("Value")
 Reader = Callable[[Any], Any]
 

@@ -1,6 +1,6 @@
 // HotIds: the ids of the pre-tokens that occur most often, up to 15 bytes in, three ids out, found without a branch.
 //
-// Idea: a direct-mapped cache as HotPreTokens is, with the ids beside the pre-token in one line of memory. Entries are fetched
+// Idea: a direct-mapped cache as HotPreTokens is, with the ids next to the pre-token in one line of memory. Entries are fetched
 // for a whole batch before one is read. Pre-tokens of 8 to 15 bytes, a tenth of English, rarely need a larger table.
 // Cost: 512 KiB for each thread. One thread at a time.
 #pragma once
