@@ -251,7 +251,8 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
         text = " ".join("".join(source.choices(letters, k=source.randint(3, 9))) for _ in range(words))
         (tmp_path / f"{name}.txt").write_text(text)
         succeeded(run("count", tmp_path / f"{name}.txt", "--output", tmp_path / name, "--quiet"))
-    argv = ["parity", *(tmp_path / name for name in ("en", "el", "hy")), "--vocab-size=12000", "--quiet"]
+    argv = ["parity", *(tmp_path / name for name in ("en", "el", "hy")), *["--ratio=1"] * 3]
+    argv += ["--vocab-size=12000", "--quiet"]
     line = refused(run(*argv, "--output", tmp_path / "refused", "--memory-limit=130MiB"), 2)
     limit = int(line.split("give --memory-limit ")[1].partition("MiB")[0])
     found = measured(*argv, "--output", tmp_path / "run", cwd=tmp_path, limit_mib=limit)

@@ -68,5 +68,6 @@ def test_mypy_knows_the_keywords(tmp_path: Path) -> None:
     environment = {**os.environ, **({} if installed else {"MYPYPATH": str(home)})}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     errors = re.findall(r"script\.py:(\d+: error: .*)", done.stdout)  # of a source tree there are more
-    assert [int(line.partition(":")[0]) for line in errors] == [3, 4, 6], done.stdout + done.stderr
+    lines = dict.fromkeys(int(line.partition(":")[0]) for line in errors)  # an overload may have two
+    assert [*lines] == [3, 4, 6], done.stdout + done.stderr
     assert '"vocab_sise"' in errors[0]

@@ -147,8 +147,9 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
     for seed in range(2):
         counter = {b" " + word: 1 + len(word) % 7 for word in random_words(seed, 1_500_000).split(b" ") if word}
         homes.append(str(bpe_pipeline.import_counts(counter, output=tmp_path / f"of{seed}")))
-    expected = bpe_pipeline.parity(dict(zip("ab", homes, strict=True)), output=tmp_path / "p", vocab_size=4000)
-    words = ["parity", *homes, "--output", str(tmp_path / "q"), "--vocab-size=4000"]
+    languages = dict(zip("ab", homes, strict=True))
+    expected = bpe_pipeline.parity(languages, ratio=dict.fromkeys("ab", 1), output=tmp_path / "p", vocab_size=4000)
+    words = ["parity", *homes, "--ratio=1", "--ratio=1", "--output", str(tmp_path / "q"), "--vocab-size=4000"]
     so_far, kept = tmp_path / "q" / MERGES_SO_FAR, 0
     command = [sys.executable, "-P", "-m", "bpe_pipeline", *words]
     for _ in range(3):
