@@ -106,10 +106,10 @@ def cutting_of(
         rules = {**{text.decode(): PLAIN_RULE for text in special_tokens[ending:]}, **rules}
         special_tokens = special_tokens[:ending]
     special = dict.fromkeys(special_tokens)
-    separating = tuple(token for token in special if rules.get(token.decode(), PLAIN_RULE).special)
+    separating = dict.fromkeys(token for token in special if rules.get(token.decode(), PLAIN_RULE).special)
     texts = special | dict.fromkeys(text.encode() for text in rules)
     others = tuple(token for token in texts if token not in separating)
-    return Cutting(separating, pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading)
+    return Cutting(tuple(separating), pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading)
 
 
 def context_bytes(specials: SpecialTokens) -> int:
