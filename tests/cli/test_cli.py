@@ -68,7 +68,11 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     assert run("encode", "--tokenizer", trained / "tokenizer", "--text", text).stdout == from_file
     assert run("encode", "--tokenizer", trained, "-", stdin=text).stdout == from_file
     assert "599" in from_file.split()
-    assert "599" not in run("encode", "--tokenizer", trained, "--ordinary", "--text", text).stdout.split()
+    as_text = ("--special-tokens-in-text", "text")
+    assert "599" not in run("encode", "--tokenizer", trained, *as_text, "--text", text).stdout.split()
+    assert "599" not in run("encode", "--tokenizer", trained, *as_text, tmp_path / "t.txt").stdout.split()
+    refuse = ("--special-tokens-in-text", "refuse")
+    assert "refuse is for a corpus" in refused(run("encode", "--tokenizer", trained, *refuse, "--text", text), 2)
     assert run("decode", "--tokenizer", trained, *from_file.split()).stdout == text
     assert run("decode", "--tokenizer", trained, stdin=from_file).stdout == text
     assert run("decode", "39 40", "41", "--tokenizer", trained).stdout == "HIJ"

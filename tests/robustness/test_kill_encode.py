@@ -46,7 +46,7 @@ class Encoded:
         return [*map(str, words), "--quiet", *self.options]
 
 
-CHAT = ("--template", "chatml", "--sequence-length", "64", "--val-tokens", "900", "--shard-format")
+CHAT = ("--template", "chatml", "--sequence-length", "64", "--val-fraction", "0.2", "--shard-format")
 ORDERED = ("--shuffle", "--val-fraction", "0.3", "--shard-format")
 SINGLE = ("--shuffle", "--documents", "offsets", "train.bin")  # the name of a single file
 FAST = [

@@ -172,8 +172,8 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, com
 _RESUMED: list[tuple[str, str, dict[str, object]]] = [
     ("counts", "000000.parquet", {}),
     ("counts", "input-001.parquet", {"weights": [1, 3]}),
-    ("parts", "000000.ids", {"repeat": 2}),
-    ("dealt", "0000-000000.ids", {"shuffle": True}),
+    ("parts", "000000.ids", {"shuffle": True}),
+    ("dealt", "000000.ids", {"shuffle": True}),
     ("train", "data-00000-of-00001.arrow", {"shard_format": "arrow", "val_fraction": 0.5}),
 ]
 

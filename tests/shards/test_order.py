@@ -1,4 +1,4 @@
-"""The order of documents: shuffled, weighted, repeated and held out, compared with what it must keep and be free of."""
+"""The order of documents: shuffled and held out, compared with what it must keep and be free of."""
 
 import json
 from array import array
@@ -16,7 +16,6 @@ from peers import generated_text
 
 import bpe_pipeline
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 
 END = TOKENIZER.special_tokens[EOT]
 
@@ -79,42 +78,6 @@ def test_shuffle_is_a_permutation_that_the_seed_decides(corpus: Path, tmp_path: 
     assert 110 < sum(place[:100]) / 100 < 190  # 149.5 is expected
 
 
-def test_each_epoch_is_a_permutation_of_its_own(corpus: Path, tmp_path: Path) -> None:
-    encoded = bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "o", shuffle=True, seed=5, repeat=3, chunk_size=4000)
-    found = documents(read_shards(tmp_path / "o"))
-    epochs = [found[start : start + 300] for start in (0, 300, 600)]
-    assert all(Counter(epoch) == Counter(TEXTS) for epoch in epochs)
-    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
-    assert encoded.documents == 900
-    bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "one", shuffle=True, seed=5)
-    assert documents(read_shards(tmp_path / "one")) == epochs[0]
-    bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "plain", repeat=2)
-    assert documents(read_shards(tmp_path / "plain")) == TEXTS * 2
-
-
-def test_weights_are_of_inputs(tmp_path: Path) -> None:
-    inputs = [write_lines(tmp_path / "one.jsonl", TEXTS[:100]), write_lines(tmp_path / "two.jsonl", TEXTS[100:])]
-    for name, options in {"plain": {}, "shuffled": {"shuffle": True, "seed": 1}}.items():
-        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / name, weights=["5/2", 0.25], **options)
-        found = Counter(documents(read_shards(tmp_path / name)))
-        assert all(found[text] in (2, 3) for text in TEXTS[:100])
-        assert 20 < sum(found[text] == 3 for text in TEXTS[:100]) < 80
-        assert all(found[text] in (0, 1) for text in TEXTS[100:])
-        assert 25 < sum(found[text] for text in TEXTS[100:]) < 80
-    bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "seed", weights=["5/2", 0.25], seed=1)
-    assert read_shards(tmp_path / "seed") != read_shards(tmp_path / "plain")
-    for seed in (0, 7):  # no choice depends on it
-        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "all", seed=seed)
-    bpe_pipeline.encode(inputs[::-1], TOKENIZER, tmp_path / "none", weights=[0, 1])
-    assert documents(read_shards(tmp_path / "none")) == TEXTS[:100]
-    with pytest.raises(UsageError, match="a document is written at most 1,000 times"):
-        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "x", weights=[1001, 1])
-    with pytest.raises(UsageError, match="1 weight for 2 inputs"):
-        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "x", weights=[1])
-    with pytest.raises(RunDirectoryError, match="weight"):
-        bpe_pipeline.encode(inputs, TOKENIZER, tmp_path / "none", weights=[1, 1])
-
-
 def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     held_out = []
     for number, count in enumerate((200, 300)):
@@ -129,21 +92,13 @@ def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     assert 35 < len(held_out[1]) < 90
 
 
-def test_validation_of_a_number_of_tokens(corpus: Path, tmp_path: Path) -> None:
-    sizes = {text: len(TOKENIZER.encode(text)) + 1 for text in TEXTS}
-    options = {"val_tokens": 5000, "shuffle": True, "seed": 1, "repeat": 2, "shard_format": "bin"}
-    for chunk_size in (2000, 100_000):
-        bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / str(chunk_size), chunk_size=chunk_size, **options)
-    assert everything(tmp_path / "2000") == everything(tmp_path / "100000")
-    train, validation = splits(tmp_path / "2000")
-    assert 5000 <= sum(sizes[text] for text in validation) < 5000 + max(sizes.values())
-    assert Counter(train) == Counter({text: 2 for text in TEXTS if text not in validation})
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"val_tokens": 10**6}, "--val-tokens 1,000,000 holds out all 3 documents, which leaves none for training"),
+        (
+            {"val_fraction": 0.999999},
+            "--val-fraction 0.999999 holds out all 3 documents, which leaves none for training",
+        ),
         ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
     ],
 )
@@ -162,11 +117,8 @@ SHAPES = [
 ORDERS = [
     {},
     {"shuffle": True},
-    {"shuffle": True, "seed": 2, "repeat": 2},
     {"val_fraction": 0.3},
-    {"val_tokens": 20, "shuffle": True},
-    {"weights": ["3/2"]},
-    {"weights": [2], "val_fraction": 0.5, "repeat": 2},
+    {"val_fraction": 0.3, "shuffle": True, "seed": 2},
 ]
 
 

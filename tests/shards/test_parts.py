@@ -17,7 +17,6 @@ OPTIONS = [
     {"shard_format": "bin", "val_fraction": 0.2, "shard_size": 3000},
     {"shuffle": True, "seed": 3, "val_fraction": 0.2, "shard_size": 3000},
     {"sequence_length": 64, "pack": "best-fit", "shard_format": "parquet"},
-    {"weights": [1, 2, 1, 1, 1, 1], "repeat": 2},
 ]
 
 
@@ -61,7 +60,7 @@ def test_parts_leave_what_one_process_writes(corpus: list[Path], tokenizer: Path
 def _words(options: dict[str, object]) -> list[object]:
     words: list[object] = []
     for name, value in options.items():
-        flag = "--" + name.replace("_", "-").replace("weights", "weight")
+        flag = "--" + name.replace("_", "-")
         for one in value if isinstance(value, list) else [value]:
             words += [flag] if one is True else [flag, one]
     return words

@@ -21,8 +21,8 @@ from bpe_pipeline import Tokenizer
 
 _FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds", "train.npy", "train.bin", "train.parquet", "chat")
 _ROWS = ("--sequence-length 64", "--sequence-length 64 --pack best-fit", "--sequence-length 64 --pack none")
-_ORDERS = ("--val-fraction 0.3", "--val-tokens 9000", "--shuffle --repeat 2", "--shuffle --val-fraction 0.2")
-_CHAT = ("--pack neat", "--pack none", "--pack none --val-tokens 9000")
+_ORDERS = ("--val-fraction 0.3", "--shuffle --seed 2", "--shuffle", "--shuffle --val-fraction 0.2")
+_CHAT = ("--pack neat", "--pack none", "--pack none --val-fraction 0.3")
 _SHARD_SIZES = (9_000, 150_000, 100_000_000)
 _OF_A_RUN = (".lock", "log.txt", "encoding.json")  # their content differs
 

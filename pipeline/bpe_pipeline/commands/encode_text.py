@@ -47,14 +47,14 @@ class Streamed(Result):
 
 
 def encode_texts(
-    tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], listener: Listener, *, ordinary: bool
+    tokenizer_path: Location, paths: Sequence[Location], texts: Sequence[str], listener: Listener, *, as_text: bool
 ) -> Streamed:
-    """Return the ids of each text or else of each file."""
+    """Return the ids of each text or else of each file. as_text: encode the special tokens in them as text."""
     used, others = used_of(tokenizer_path)
     if others:
         listener(Notice("info", f"with {used}; next to it are {', '.join(others)}: name one to use it"))
     tokenizer = Tokenizer.load(tokenizer_path)
-    encode = tokenizer.encode_ordinary if ordinary else tokenizer.encode
+    encode = tokenizer.encode_ordinary if as_text else tokenizer.encode
     return Streamed("ids", map(encode, texts or map(_read, paths)))
 
 

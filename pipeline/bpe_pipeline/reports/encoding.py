@@ -47,7 +47,7 @@ class EncodingSummary(Result):
             yield Rows(self._rows_of_part(self.part))
             return
         corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
-        once = corpus.pack is None and {"repeat", "weights"}.isdisjoint(corpus.order or ())
+        once = corpus.pack is None
         rate = f" ({corpus.bytes_per_token:.3f} bytes of text each" if once and corpus.bytes_per_token else ""
         rate += "" if not rate else ")" if corpus.text_tokens == corpus.tokens else ", special tokens aside)"
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))

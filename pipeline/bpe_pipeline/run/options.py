@@ -316,8 +316,6 @@ class RowOptions(Values):
 
     val_fraction: float | None = _order("encode", None, read.parse_share,
         "hold out this share of documents or rows for validation, by a hash of their content", "SHARE")
-    val_tokens: int | None = _order("encode", None, parse_whole_number(1, (1 << 63) - 1),
-        "hold out documents or rows of N tokens together for validation", "N", advanced=True)
     seed: int = as_in(TextOptions, "seed", group="Order and split", advanced=False)
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
         "npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron or mds",
@@ -340,10 +338,7 @@ class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOption
 
     output: Location | None = as_in(OutputOptions, "output",
         help="the directory of the shards, or FILE.bin for a single file; a path or a URI")
-    weights: tuple[str, ...] | None = as_in(CountOptions, "weights", help="how often to take each INPUT: 2, 0.5, 1/3")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
-    repeat: int = _order("encode", 1, parse_whole_number(1, 1000),
-        "take the corpus N times, each in another order with --shuffle", "N")
     seed: int = as_in(RowOptions, "seed")
     position_ids: bool = _packing("encode", False, read.parse_flag,
         "add columns position_ids and document_ids (best-fit has them in any case)", advanced=True)

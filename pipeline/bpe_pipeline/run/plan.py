@@ -302,7 +302,7 @@ def with_share(options: Mapping[str, Any], files: Sequence[CorpusFile]) -> dict[
     if isinstance(sample := options["sample"], int):
         total = corpus_bytes(files)
         sample = sample / total if sample < total else None
-    chooses = sample or options.get("shuffle") or options.get("weights")
+    chooses = sample or options.get("shuffle")
     return {**options, "sample": sample, "seed": options["seed"] if chooses else 0}
 
 

@@ -1,6 +1,6 @@
 """Dealing out the documents that start in one part to buckets, by keys: what a worker process does.
 
-A key depends on the seed, the epoch and the number of the document in the corpus; validation is chosen by a hash of
+A key depends on the seed and the number of the document in the corpus; validation is chosen by a hash of
 the document's ids. A document that continues in the next parts is read there.
 """
 
@@ -24,18 +24,13 @@ _log = logging.getLogger(__name__)
 class Selection:
     """What is taken of a part's documents, and in which order, as the core's Dealer takes it.
 
-    key: of the seed and the epoch; documents: of the corpus; passes: over it, if it is not shuffled; copies, share: of
-    each document, and of 2**64 documents that get one more; held_out: hashes below it are validation's.
+    key: of the seed; documents: of the corpus; held_out: hashes below it are validation's.
     """
 
     shuffled: bool
     key: int
     documents: int
-    passes: int
-    copies: int
-    share: int
     held_out: int
-    validation: bool
 
 
 @dataclass(frozen=True)
@@ -83,37 +78,6 @@ class DealTask(Documents):
     number: int
     buckets: tuple[int, int]
     run_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SurveyTask(Documents):
-    """Documents whose hashes are needed: of those with the smallest, that have this many ids together."""
-
-    smallest: int
-
-
-def survey_part(task: SurveyTask) -> list[tuple[int, int]]:
-    """Return hash and number of ids of documents. Raises `RunDirectoryError` for a damaged part."""
-    smallest: list[tuple[int, int]] = []
-    state = at = begin = 0
-    for ids, ends in documents_in(task.slices()[0], report_progress):
-        hashes, state = _core.hash_documents(ids, ends, task.id_bytes, at, state)
-        lengths = (end - start for start, end in zip([begin, *ends], ends, strict=False))
-        smallest = smallest_of([*smallest, *zip(hashes, lengths, strict=True)], task.smallest)
-        begin = ends[-1] if ends else begin
-        at += len(ids)
-    return smallest
-
-
-def smallest_of(hashed: list[tuple[int, int]], tokens: int) -> list[tuple[int, int]]:
-    """Return the pairs of hash and size with the smallest hashes that have this many tokens together."""
-    hashed.sort()
-    total = 0
-    for index, (_, size) in enumerate(hashed):
-        if total >= tokens:
-            return hashed[:index]
-        total += size
-    return hashed
 
 
 def deal_part(task: DealTask) -> "array[int]":

@@ -54,7 +54,7 @@ def write_in_order(
         ["train", *(["validation"] if holds_out(of_shards) else [])],
         encoding.journal.parent,
     )
-    held_out = hash_held_out(of_shards, ()) if holds_out(of_shards) else None
+    held_out = hash_held_out(of_shards) if holds_out(of_shards) else None
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes).in_order()
     with Journal(encoding.journal, encoding.journal_of()) as journal:
         early = shards.in_place or not workers.grant.given

@@ -4,7 +4,7 @@ encoding.json      the manifest: options, tokenizer, plan, names of the shards; 
 journal            how far the writer of shards in the order of the corpus is; deleted when all shards are written
 .train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
 parts/000000.ids   the ids of a chunk, made by a worker; deleted when they are written
-dealt/0000-000000.ids  the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
+dealt/000000.ids   the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -12,7 +12,6 @@ shards.json        what the shards are, for people and programs; written last: t
 
 import contextlib
 import hashlib
-import itertools
 import re
 from array import array
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ from bpe_pipeline.tokenizer.model import Model
 JOURNAL = "journal"
 _BEGUN = re.compile(r"\.(train|validation)-\d{5,}\.(ids|ends|shard|second)")  # files of shards that are not complete
 _WORKING = ".working"
-ORDER_OPTIONS = ("shuffle", "seed", "repeat", "weights", "val_fraction", "val_tokens")
+ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
 _RESERVED = rf"parts|dealt|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
@@ -139,24 +138,20 @@ class Encoding:
         """Return the names of the parts, in the order of the chunks."""
         return [f"parts/{part_name(index)}" for index in range(len(self.plan.chunks))]
 
-    def owned_dealt(self) -> list[list[str]]:
-        """Return the names of the dealt files of each epoch."""
-        if not is_dealt(self.options):
-            return []
-        epochs, parts = self.options.get("repeat") or 1, range(len(self.plan.chunks))
-        return [[f"dealt/{epoch:04d}-{index:06d}.ids" for index in parts] for epoch in range(epochs)]
+    def owned_dealt(self) -> list[str]:
+        """Return the names of the dealt files, in the order of the parts."""
+        parts = range(len(self.plan.chunks) if is_dealt(self.options) else 0)
+        return [f"dealt/{part_name(index)}" for index in parts]
 
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
-        self.directory.remove([*self.owned_parts(), *itertools.chain(*self.owned_dealt()), JOURNAL])
+        self.directory.remove([*self.owned_parts(), *self.owned_dealt(), JOURNAL])
         self.directory.remove(filter(_BEGUN.fullmatch, self.directory.names_in(self.directory.location)))
 
     @property
     def in_order(self) -> bool:
         """Whether one writer writes the shards, in the order of the corpus, to a local directory."""
-        options = self.options
-        chosen_by_hash = not any(map(options.get, ("shuffle", "weights", "val_tokens")))
-        return isinstance(self.home.location, Path) and chosen_by_hash and (options.get("repeat") or 1) == 1
+        return isinstance(self.home.location, Path) and not self.options.get("shuffle")
 
     @property
     def journal(self) -> Path:
@@ -190,12 +185,12 @@ class Encoding:
 
 def is_dealt(options: dict[str, Any]) -> bool:
     """Return whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
-    return "shuffle" in options and any(map(options.get, ("shuffle", "weights", "val_fraction", "val_tokens")))
+    return "shuffle" in options and any(map(options.get, ("shuffle", "val_fraction")))
 
 
 def holds_out(options: dict[str, Any]) -> bool:
     """Return whether these options make a validation split; `UsageError` for two ways to make one."""
-    flags = [flag_of(name) for name in ("val_fraction", "val_tokens", "val_size") if options.get(name)]
+    flags = [flag_of(name) for name in ("val_fraction", "val_size") if options.get(name)]
     if len(flags) > 1:
         raise UsageError(f"{flags[0]} and {flags[1]} exclude each other; give one")
     return bool(flags)
@@ -260,7 +255,7 @@ def remove_working_directory(encoding: Encoding) -> None:
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    working = [*encoding.owned_parts(), *itertools.chain(*encoding.owned_dealt())]
+    working = [*encoding.owned_parts(), *encoding.owned_dealt()]
     encoding.directory.remove_partial([SHARDS.manifest, *working])
     encoding.home.remove_partial([encoding.result.name, *encoding.shards])
 

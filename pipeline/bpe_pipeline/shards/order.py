@@ -1,8 +1,8 @@
-"""The order of documents in the shards: the corpus's own, or one that is shuffled, weighted, repeated or held out.
+"""The order of documents in the shards: the corpus's own, or one that is shuffled or held out.
 
 Two passes bound the memory: workers deal the documents of each part out to buckets by keys, and then sort each bucket.
-Keys depend on the seed, the epoch and the number of the document alone, so the order does not depend on
-parts, buckets, workers or memory. Validation is chosen by a hash of a document's ids: equal documents are on one side,
+Keys depend on the seed and the number of the document alone, so the order does not depend on parts, buckets,
+workers or memory. Validation is chosen by a hash of a document's ids: equal documents are on one side,
 and stay there when the corpus grows.
 """
 
@@ -22,10 +22,7 @@ from bpe_pipeline.shards.deal_worker import (
     DealTask,
     Documents,
     Selection,
-    SurveyTask,
     deal_part,
-    smallest_of,
-    survey_part,
 )
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES
 from bpe_pipeline.shards.ids_file import EncodedChunk, StoredIds, found_ids
@@ -33,11 +30,10 @@ from bpe_pipeline.shards.ids_in_order import Bucket, Source
 from bpe_pipeline.shards.manifest import Encoding, holds_out, is_dealt
 from bpe_pipeline.storage.atomic import make_directory
 
-SURVEY_STAGE, ORDERING_STAGE = "choosing validation", "ordering documents"
+ORDERING_STAGE = "ordering documents"
 _ALL = 1 << 64  # hashes
 _LARGE, _SMALL = 16 << 20, 4 << 20  # bytes of a bucket
 _BUCKETS_IN_MEMORY = 6  # of a worker
-Hashed = list[tuple[int, int]]  # hash and number of ids of documents
 
 
 @dataclass(frozen=True)
@@ -67,36 +63,29 @@ def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[EncodedChun
     options, stored = encoding.options, encoding.parts()
     documents = sum(part.documents for part in parts)
     if not is_dealt(options) or not documents:
-        repeat = options.get("repeat") or 1
-        return [Split("train", tuple(stored) * repeat, tuple(part.ids for part in parts) * repeat)]
+        return [Split("train", tuple(stored), tuple(part.ids for part in parts))]
     workers = writers(runner, len(parts))
     bucket_bytes = workers.bytes // _BUCKETS_IN_MEMORY
-    documents_of = list(_documents(encoding, parts))
-    held_out = hash_held_out(options, _smallest(runner, documents_of, options["val_tokens"], workers))
     make_directory(encoding.directory / "dealt")
-    train: list[tuple[Source, int]] = []
-    validation: list[tuple[Source, int]] = []
-    for epoch in range(len(encoding.owned_dealt())):
-        tasks = list(_deal_tasks(encoding, parts, documents_of, held_out, epoch, bucket_bytes))
-        totals, files = _deal(runner, encoding.directory, tasks, workers), tuple(task.output for task in tasks)
-        sources = [(Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)]
-        buckets = tasks[0].buckets[0]
-        train += sources[:buckets]
-        validation += sources[buckets:] if epoch == 0 else []
+    tasks = list(_deal_tasks(encoding, parts, bucket_bytes))
+    totals, files = _deal(runner, encoding.directory, tasks, workers), tuple(task.output for task in tasks)
+    sources: list[tuple[Source, int]] = [
+        (Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)
+    ]
+    train, validation = sources[: tasks[0].buckets[0]], sources[tasks[0].buckets[0] :]
     if holds_out(options):
         ids_of = (sum(ids for _, ids in some) for some in (train, validation))
         warn_of_empty(runner, options, format_count(documents, "documents"), ids_of)
     splits = {"train": train, **({"validation": validation} if holds_out(options) else {})}
     return [
-        Split(name, tuple(source for source, _ in sources), tuple(ids for _, ids in sources))
-        for name, sources in splits.items()
+        Split(name, tuple(source for source, _ in of_split), tuple(ids for _, ids in of_split))
+        for name, of_split in splits.items()
     ]
 
 
 def warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, ids: Iterable[int]) -> None:
     """Warn if all documents are on one side. documents: how many; ids: of training and of validation."""
-    tokens, (train, validation) = options.get("val_tokens"), ids
-    option = f"--val-tokens {tokens:,}" if tokens else f"--val-fraction {options.get('val_fraction')}"
+    option, (train, validation) = f"--val-fraction {options.get('val_fraction')}", ids
     if not train:
         runner.warn(f"{option} holds out all {documents}, which leaves none for training: give a smaller number")
     elif not validation:
@@ -121,31 +110,21 @@ def _documents(encoding: Encoding, parts: Sequence[EncodedChunk]) -> Iterator[Do
 def _deal_tasks(
     encoding: Encoding,
     parts: Sequence[EncodedChunk],
-    documents_of: Sequence[Documents],
-    held_out: int,
-    epoch: int,
     bucket_bytes: int,
 ) -> Iterator[DealTask]:
     """Yield the task of each part."""
-    options, names = encoding.options, encoding.owned_dealt()[epoch]
-    of_inputs, plan, id_bytes = options["weights"], encoding.plan, ID_BYTES[options["dtype"]]
-    weights = [Fraction(1 if of_inputs is None else of_inputs[plan.owner(index)]) for index in range(len(parts))]
-    seed = hashlib.sha256(f"{options['seed']} {epoch}".encode()).digest()
-    ids = sum(part.ids * weight for part, weight in zip(parts, weights, strict=True)) * id_bytes
-    held_out_share = options.get("val_fraction") or (options.get("val_tokens") or 0) * id_bytes / max(ids, 1)
-    buckets = int(ids // bucket_bytes) + 1, int(float(ids) * min(held_out_share, 1) // bucket_bytes) + 1
+    options, id_bytes = encoding.options, ID_BYTES[encoding.options["dtype"]]
+    seed = hashlib.sha256(f"{options['seed']} 0".encode()).digest()
+    size = sum(part.ids for part in parts) * id_bytes
+    buckets = size // bucket_bytes + 1, int(size * (options["val_fraction"] or 0) // bucket_bytes) + 1
     *numbers, documents = accumulate((part.documents for part in parts), initial=0)
-    for name, documents_here, number, weight in zip(names, documents_of, numbers, weights, strict=True):
-        selection = Selection(
-            shuffled=options["shuffle"],
-            key=int.from_bytes(seed[:8], "little"),
-            documents=documents,
-            passes=-(-max(weights) // 1),
-            copies=weight // 1,
-            share=int(weight % 1 * _ALL),
-            held_out=held_out,
-            validation=epoch == 0,
-        )
+    selection = Selection(
+        shuffled=options["shuffle"],
+        key=int.from_bytes(seed[:8], "little"),
+        documents=documents,
+        held_out=hash_held_out(options),
+    )
+    for name, documents_here, number in zip(encoding.owned_dealt(), _documents(encoding, parts), numbers, strict=True):
         parts_of = [part.fingerprint for part, _ in documents_here.parts]
         made_of = fingerprint(parts_of, documents_here.inside, asdict(selection), number, buckets)
         output = StoredIds(encoding.directory / name, made_of)
@@ -184,19 +163,6 @@ def _deal(runner: Runner, directory: Directory, tasks: Sequence[DealTask], worke
     return totals
 
 
-def _smallest(runner: Runner, documents_of: Sequence[Documents], tokens: int, workers: Grant) -> Iterator[Hashed]:
-    """Yield hash and size of the documents of each part with the smallest hashes, which have that many tokens."""
-    tasks = [SurveyTask(**vars(documents), smallest=tokens) for documents in documents_of]
-    weights = [task.parts[0][1] for task in tasks]
-    for _, hashed in runner.each(Stage(SURVEY_STAGE, "tokens", survey_part, tasks, weights, grant=workers)):
-        yield hashed
-
-
-def hash_held_out(options: Mapping[str, Any], surveys: Iterable[Hashed]) -> int:
-    """Return the hash below which documents are validation's: those of a share, or as many as have that many tokens."""
-    if (tokens := options["val_tokens"]) is None:
-        return int(Fraction(str(options["val_fraction"] or 0)) * _ALL)
-    smallest: Hashed = []
-    for hashed in surveys:
-        smallest = smallest_of([*smallest, *hashed], tokens)
-    return smallest[-1][0] + 1 if smallest else 0
+def hash_held_out(options: Mapping[str, Any]) -> int:
+    """Return the hash below which documents are validation's: those of a share."""
+    return int(Fraction(str(options["val_fraction"] or 0)) * _ALL)

@@ -6,7 +6,6 @@ The plan is made once and stored in `encoding.json`; a resumed encoding keeps it
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from fractions import Fraction
 from os import PathLike
 from typing import Any
 
@@ -34,7 +33,7 @@ from bpe_pipeline.run.options import (
 )
 from bpe_pipeline.run.parts import processes
 from bpe_pipeline.run.patterns import on_regex
-from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, require_weights, with_share
+from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, with_share
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
@@ -49,7 +48,6 @@ from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
 _CHUNKS_PER_WORKER = 8
-_MOST_COPIES = 1000  # of a document
 
 
 def refuse_swapped(inputs: object, call: str) -> None:
@@ -140,10 +138,6 @@ def as_directory(options: EncodeOptions) -> EncodeOptions:
     """Return the options with the directory in which a single file such as `train.bin` is made, and its format."""
     if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
-    if options.weights is not None:
-        require_weights(options.weights, options.inputs or ())
-        if max(map(Fraction, options.weights)) > _MOST_COPIES:
-            raise UsageError(f"--weight: a document is written at most {_MOST_COPIES:,} times; give smaller weights")
     output, requested, name = options.output, options.shard_format, None
     if output is not None:
         shards.refuse_working_directory(output)
@@ -164,12 +158,11 @@ def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
     return {
         **{name: getattr(options, name) for name in READING_OPTIONS},
         **asdict(DocumentJudge.of(vars(options))),
-        **options.of_stage("encode", "mix"),
+        **options.of_stage("encode"),
         "seed": options.seed,
         "separator": separator_of(model, options),
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),
-        **({} if options.weights is None else {"weighted": list(options.inputs or ())}),
     }
 
 
@@ -182,8 +175,7 @@ def open_encoding(
 ) -> Encoding:
     """Return the encoding that is requested: the stored one, or a new one with its plan, which `cut` makes."""
     stored = None if options.overwrite else shards.load(directory)
-    weighted = isinstance(options, EncodeOptions) and options.weights is not None
-    listing = list_corpus(options, runner.listener, weighted=weighted, may_be_empty=stored is not None)
+    listing = list_corpus(options, runner.listener, may_be_empty=stored is not None)
     directory.refuse_corpus_inside(file.path for file in listing.files)
     requested = with_share(requested, listing.files)
     if stored is not None:
@@ -250,7 +242,7 @@ def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes,
 
 
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
-    """Return the plan, of inputs with weights one by one; `InputError` if there is nothing to read at all."""
+    """Return the plan; `InputError` if there is nothing to read at all."""
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
     separator = separator_of(model, options) or ""
@@ -269,7 +261,4 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
             special_tokens=cutting.special_tokens if cuts else (),
             separator=separator.encode() if cuts else b"",
         )
-    weighted = isinstance(options, EncodeOptions) and options.weights is not None
-    inputs, owners = (options.inputs or (), listing.inputs) if weighted else ((), ())
-    plan = Plan(empty=listing.empty, inputs=tuple(map(str, inputs)), owners=owners)
-    return plan.extended(listing.files, cutting, chunk_bytes, owners)
+    return Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())

@@ -25,9 +25,7 @@ struct type_caster<bpe::Selection> {
   NB_TYPE_CASTER(bpe::Selection, const_name("Selection"))
   bool from_python(handle source, uint32_t, cleanup_list*) noexcept {
     return read_fields(source, field("shuffled", value.shuffled), field("key", value.key),
-                       field("documents", value.documents), field("passes", value.passes),
-                       field("copies", value.copies), field("share", value.share), field("held_out", value.held_out),
-                       field("validation", value.validation));
+                       field("documents", value.documents), field("held_out", value.held_out));
   }
 };
 }  // namespace nanobind::detail

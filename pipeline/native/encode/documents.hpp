@@ -52,13 +52,11 @@ inline std::vector<uint64_t> hash_documents(std::span<const uint8_t> ids, std::s
   return hashes;
 }
 
-// What is taken of a corpus. key: of the shuffle, if it is one; documents: in all; passes: over the corpus, if it is in
-// its own order; copies: of each training document; share: of 2 ** 64 documents that get one more; held_out: hashes
-// below it are validation's, if `validation` once each, otherwise left out.
+// The order of a corpus. key: of the shuffle, if it is one; documents: in all; held_out: hashes below it are
+// validation's.
 struct Selection {
   bool shuffled;
-  uint64_t key, documents, passes, copies, share, held_out;
-  bool validation;
+  uint64_t key, documents, held_out;
 };
 
 class Dealer {
@@ -73,8 +71,8 @@ class Dealer {
   // expected: ids until `take`, whose memory is touched once
   Dealer(size_t width, Selection selection, size_t buckets, size_t validation_buckets, size_t expected)
       : width_(width), selection_(selection), buckets_(buckets), validation_(validation_buckets) {
-    if (!buckets || !validation_buckets || !selection.documents || !selection.passes)
-      throw std::invalid_argument("buckets, documents and passes must be at least 1");
+    if (!buckets || !validation_buckets || !selection.documents)
+      throw std::invalid_argument("buckets and documents must be at least 1");
     ids_.reserve(expected * width);
   }
 
@@ -82,26 +80,18 @@ class Dealer {
   void add(std::span<const uint8_t> ids, std::span<const uint64_t> ends, uint64_t first,
            std::span<const uint64_t> hashes, uint64_t number) {
     const size_t base = ids_.size();
-    bool taken = false;
     size_t index = 0;
     each_document(ids.size() / width_, ends, first, [&](size_t start, size_t stop, bool ended) {
       if (selection_.held_out && index >= hashes.size()) throw std::invalid_argument("a document has no hash");
       const bool held_out = selection_.held_out && hashes[index] < selection_.held_out;
-      const uint64_t own = number + index++;
-      uint64_t copies = selection_.copies + (mixed(~selection_.key, own) < selection_.share);
-      if (held_out) copies = selection_.validation && (selection_.copies || selection_.share) ? 1 : 0;
-      for (uint64_t copy = 0; copy < copies; ++copy) {
-        const uint64_t key = key_of_copy(own, copy, held_out);
-        const size_t bucket = held_out ? buckets_ + scale_hash(key, validation_) : scale_hash(key, buckets_);
-        entries_.push_back({key, (stop - start) | (ended ? kEnded : 0), base + start * width_, bucket});
-        taken_ids_ += stop - start;
-        taken = true;
-      }
+      const uint64_t key = key_of(number + index++);
+      const size_t bucket = held_out ? buckets_ + scale_hash(key, validation_) : scale_hash(key, buckets_);
+      entries_.push_back({key, (stop - start) | (ended ? kEnded : 0), base + start * width_, bucket});
     });
-    if (taken) ids_.insert(ids_.end(), ids.begin(), ids.end());
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
   }
 
-  size_t bytes() const { return ids_.size() + taken_ids_ * width_ + 2 * entries_.size() * sizeof(Entry); }
+  size_t bytes() const { return 2 * ids_.size() + 2 * entries_.size() * sizeof(Entry); }
 
   // Everything since the last call, grouped by bucket.
   Dealt take() {
@@ -118,7 +108,7 @@ class Dealer {
       id[bucket] = id[bucket - 1] + dealt.table[2 * bucket - 1] * width_;
     }
     dealt.words.resize(2 * entries_.size());
-    dealt.ids.resize(taken_ids_ * width_);
+    dealt.ids.resize(ids_.size());
     for (const Entry& entry : entries_) {
       dealt.words[word[entry.bucket]++] = entry.key;
       dealt.words[word[entry.bucket]++] = entry.size;
@@ -128,7 +118,6 @@ class Dealer {
     }
     entries_.clear();
     ids_.clear();
-    taken_ids_ = 0;
     return dealt;
   }
 
@@ -138,11 +127,9 @@ class Dealer {
     size_t start, bucket;
   };
 
-  uint64_t key_of_copy(uint64_t number, uint64_t copy, bool held_out) const {
-    if (selection_.shuffled) return mixed(selection_.key + copy, number);
-    const uint64_t passes = held_out ? 1 : selection_.passes;
-    const auto place = static_cast<detail::uint128>(copy) * selection_.documents + number;
-    return static_cast<uint64_t>((place << 64) / (static_cast<detail::uint128>(passes) * selection_.documents));
+  uint64_t key_of(uint64_t number) const {
+    if (selection_.shuffled) return mixed(selection_.key, number);
+    return static_cast<uint64_t>((static_cast<detail::uint128>(number) << 64) / selection_.documents);
   }
 
   size_t width_;
@@ -150,7 +137,6 @@ class Dealer {
   size_t buckets_, validation_;
   std::vector<uint8_t> ids_;
   std::vector<Entry> entries_;
-  size_t taken_ids_ = 0;
 };
 
 // The numbers of the entries of one bucket in their order.

@@ -27,8 +27,6 @@ class EncodeCommandOptions(EncodeOptions):
     texts: tuple[str, ...] = flag((), read.parse_texts, "encode this text instead of files; repeatable", "STRING",
         flag="--text", command_only=True)
     tokenizer: Location = flag(MISSING, parse_tokenizer, _TOKENIZER, "DIR", keyword=AnyPath | Any)
-    ordinary: bool = flag(False, read.parse_flag, "encode special tokens in the text as plain text", advanced=True,
-        command_only=True)
 
 
 class DecodeOptions(Values):
@@ -63,10 +61,13 @@ def _check_encode(options: EncodeCommandOptions, given: Mapping[str, Any]) -> No
     if re.search("[\ud800-\udfff]", "".join(options.texts)):
         raise UsageError("--text is not valid UTF-8: pipe it into `encode -`, which replaces invalid bytes by U+FFFD")
     if options.output is not None:
-        if options.texts or options.ordinary:
-            raise UsageError("--output is for a corpus: leave out --text and --ordinary, or --output")
+        if options.texts:
+            raise UsageError("--output is for a corpus: leave out --text, or --output")
         return
-    of_text = {"inputs", "files_from", "texts", "tokenizer", "ordinary", *(one.name for one in fields(WorkOptions))}
+    if options.special_tokens_in_text == "refuse":
+        raise UsageError("--special-tokens-in-text refuse is for a corpus: give --output, or choose tokens or text")
+    of_text = {"inputs", "files_from", "texts", "tokenizer", "special_tokens_in_text"}
+    of_text |= {one.name for one in fields(WorkOptions)}
     if unfit := next((name for name in given if name not in of_text), None):
         raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
 
@@ -167,7 +168,8 @@ def encode(session: Session) -> Any:
         from bpe_pipeline.commands.encode_text import encode_texts
 
         paths = [parse_location(name) for name in options.inputs or ()]
-        return encode_texts(options.tokenizer, paths, options.texts, session.listener, ordinary=options.ordinary)
+        as_text = options.special_tokens_in_text == "text"
+        return encode_texts(options.tokenizer, paths, options.texts, session.listener, as_text=as_text)
     from bpe_pipeline.commands.encode import encode_with
 
     return encode_with(options.tokenizer, options, session.executor, session.listener)

@@ -53,7 +53,7 @@ from bpe_pipeline.shards.formats.shard_format import ShardFacts
 from bpe_pipeline.shards.ids_file import EncodedChunk
 from bpe_pipeline.shards.ids_in_order import open_part
 from bpe_pipeline.shards.manifest import Encoding, holds_out, kind_of
-from bpe_pipeline.shards.order import SURVEY_STAGE, hash_held_out, warn_of_empty, writers
+from bpe_pipeline.shards.order import hash_held_out, warn_of_empty, writers
 from bpe_pipeline.shards.packing import LongRow
 from bpe_pipeline.shards.plan import model_of
 from bpe_pipeline.tokenizer.model import Model
@@ -61,6 +61,7 @@ from bpe_pipeline.tokenizer.named_templates import template_named
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
+_HOLDING_OUT_STAGE = "choosing validation"
 _CONVERSATIONS = "conversations as align_chat returns them: mappings with a list of messages"
 _ALIGNED = 'conversations as align_chat(row, formatting="messages") returns them, without tool_calls and lists of tools'
 
@@ -223,12 +224,11 @@ def _split_by_hash(
     stored = zip(encoding.parts(), sizes, strict=True)
     parts = [Documents(((part, 2 * size),), inside=False, id_bytes=ID_BYTES) for part, size in stored]
     grant = writers(runner, len(parts), dealt=False)
-    hashed = runner.run(Stage(SURVEY_STAGE, "tokens", hash_rows, parts, sizes, grant=grant))
+    hashed = runner.run(Stage(_HOLDING_OUT_STAGE, "tokens", hash_rows, parts, sizes, grant=grant))
     hashes, kept = array("Q", chain(*hashed)), bytearray(len(lengths))
     for row in order:
         kept[row] = lengths[row] > 0
-    hashed_rows = ([(hashes[row], lengths[row]) for row in range(*part) if kept[row]] for part in pairwise(firsts))
-    below = hash_held_out(vars(chat.options), hashed_rows)
+    below = hash_held_out(vars(chat.options))
     train = array("Q", (row for row in order if kept[row] and hashes[row] >= below))
     validation = array("Q", dict.fromkeys(row for row in order if kept[row] and hashes[row] < below))
     warn_of_empty(runner, vars(chat.options), format_count(sum(kept), "conversations"), (len(train), len(validation)))
