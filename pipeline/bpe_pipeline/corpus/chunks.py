@@ -109,7 +109,9 @@ def cutting_of(
     separating = dict.fromkeys(token for token in special if rules.get(token.decode(), PLAIN_RULE).special)
     texts = special | dict.fromkeys(text.encode() for text in rules)
     others = tuple(token for token in texts if token not in separating)
-    return Cutting(tuple(separating), pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading)
+    return Cutting(
+        tuple(separating), pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading
+    )
 
 
 def context_bytes(specials: SpecialTokens) -> int:
