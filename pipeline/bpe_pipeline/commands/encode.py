@@ -20,6 +20,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
+from bpe_pipeline.run.directory import LOG
 from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.runner import Runner, opened
@@ -27,7 +28,7 @@ from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
 from bpe_pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_by_parts
 from bpe_pipeline.shards.encode_in_order import write_in_order
-from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, load_result
+from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
 from bpe_pipeline.shards.ids_file import EncodedChunk
 from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
@@ -35,6 +36,8 @@ from bpe_pipeline.shards.order import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+_NAMED = 3  # files of others in a warning
 
 
 def encode_with(
@@ -74,9 +77,26 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
                 return summary_of_part(runner, encoding, model, options, encode)
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             encoding.remove_working()
+            warn_of_others(runner, encoding, corpus)
         if encoding.single:
             manifest.remove_working_directory(encoding)
         return summary_of(runner, output, corpus)
+
+
+def warn_of_others(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> None:
+    """Warn where a finished directory of shards holds files of others, such as shards that no manifest lists."""
+    directory, names = encoding.directory, corpus.file_names()
+    own = {directory.kind.manifest, RESULT, LOG, "parts", "dealt", *names, *(name.partition("/")[0] for name in names)}
+    found = [] if encoding.single else directory.names_in(directory.location)
+    for split in sorted({name.partition("/")[0] for name in names if "/" in name and not encoding.single}):
+        found += [f"{split}/{name}" for name in directory.names_in(directory / split)]
+    others = [name for name in found if name not in own and not name.startswith(".")]
+    if others:
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        runner.warn(
+            f"{directory} also holds {', '.join(others[:_NAMED])}{more}, which is no part of these shards: what reads "
+            "all files there reads it, too; remove it, or choose another --output"
+        )
 
 
 def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> EncodingSummary:
