@@ -6,14 +6,15 @@ workers, chunk size, memory or kills.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
+from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands.named_tokenizer import used_of
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
@@ -170,6 +171,8 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     written, index, layout = write(runner, encoding, model, options, accept)
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
+    if holds_out(asked):
+        refuse_empty_side(asked, written, documents)
     for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
         runner.warn(warning)
     return saved_result(
@@ -182,8 +185,23 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         separator=separator,
         separator_id=model.id_of(separator),
         pack=None if layout.documents else asked["pack"],
+        held_out_from=encoding.plan.held_out_from,
         order={name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
         index=tuple(index),
+    )
+
+
+def refuse_empty_side(asked: Mapping[str, Any], written: Sequence[ShardFacts], documents: int) -> None:
+    """Raise `InputError` if the shards of training, or of validation, have no tokens."""
+    tokens = {split: sum(one.tokens for one in written if (one.split is None) == split) for split in (True, False)}
+    if all(tokens.values()):
+        return
+    row, share = asked["sequence_length"], f"--val-fraction {asked['val_fraction']}"
+    side, other = ("validation", "a larger") if tokens[True] else ("training", "a smaller")
+    what = f"the {format_count(documents, 'documents')} of this corpus" if row is None else f"rows of {row:,} tokens"
+    raise InputError(
+        f"{share} leaves nothing for {side} of {what}: give {other} share{'' if row is None else ' or shorter rows'}, "
+        "or name what separates documents with --split-at when the tokenizer is trained"
     )
 
 
