@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from bpe_pipeline import _core
@@ -28,7 +29,7 @@ from bpe_pipeline.shards.ids_file import EncodedChunk
 from bpe_pipeline.shards.ids_in_order import Slice, open_part
 from bpe_pipeline.shards.journal import Journal
 from bpe_pipeline.shards.manifest import Encoding, holds_out
-from bpe_pipeline.shards.order import hash_held_out, warn_of_empty, writers
+from bpe_pipeline.shards.order import held_out_below, writers
 from bpe_pipeline.shards.ordered_ids import ids_by_threads
 from bpe_pipeline.shards.ordered_shards import OrderedShards
 from bpe_pipeline.shards.ordered_writer import OrderedWriter
@@ -54,7 +55,7 @@ def write_in_order(
         ["train", *(["validation"] if holds_out(of_shards) else [])],
         encoding.journal.parent,
     )
-    held_out = hash_held_out(of_shards) if holds_out(of_shards) else None
+    held_out = partial(held_out_below, encoding) if holds_out(of_shards) else None
     workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes).in_order()
     with Journal(encoding.journal, encoding.journal_of()) as journal:
         early = shards.in_place or not workers.grant.given
@@ -64,7 +65,7 @@ def write_in_order(
             _write(runner, encoding, model, options, workers, writer)
             accept(writer.position.statistics, writer.documents)
             _finish(runner, shards, writer)
-            return *_published(runner, encoding, shards, writer), shards.layout
+            return *_published(encoding, shards, writer), shards.layout
 
 
 def _write(
@@ -88,7 +89,7 @@ def _write(
         return
     done = sum(chunk.bytes for chunk in plan.chunks[:first])
     with runner.reporting(ENCODING_STAGE, plan.bytes, "bytes", done, kept="encoded") as advance:
-        task = task_of(ShardsTask, model, options, workers)
+        task = task_of(ShardsTask, model, options, workers, held_out_from=plan.held_out_from)
         with closing(ids_by_threads(model, task, plan, workers, first, advance)) as made:
             writer.write(made, workers.grant.count)
     _core.give_back_memory()
@@ -132,16 +133,13 @@ def _finish(runner: Runner, shards: OrderedShards, writer: OrderedWriter) -> Non
 
 
 def _published(
-    runner: Runner, encoding: Encoding, shards: OrderedShards, writer: OrderedWriter
+    encoding: Encoding, shards: OrderedShards, writer: OrderedWriter
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Give all finished shards their names; returns their facts, and the files of the format."""
     facts, layout = writer.facts, shards.layout
-    documents = sum(of_shard.documents for of_shard in facts.values())
-    splits = shards.splits if documents else ["train"]
+    has_ids = any(of_shard.tokens or of_shard.documents for of_shard in facts.values())
+    splits = shards.splits if has_ids else ["train"]
     by_split = {split: [facts[shard] for shard in sorted(facts) if shard[0] == split] for split in splits}
-    if len(by_split) > 1:
-        ids = (sum(of_shard.tokens for of_shard in of_split) for of_split in by_split.values())
-        warn_of_empty(runner, encoding.options, format_count(documents, "documents"), ids)
     named = named_shards(encoding, layout, {split: len(of_split) for split, of_split in by_split.items()})
     for split, of_split in by_split.items():
         for index, names in enumerate(named[split]):

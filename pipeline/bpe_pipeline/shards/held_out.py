@@ -15,24 +15,27 @@ _IN_MEMORY_BYTES = 16 << 20  # of a document that has not ended
 class HeldOut:
     """Passes on documents, when they have ended, for training or validation.
 
-    below: the hashes that are below it are validation's; directory: where a large document waits.
+    directory: where a large document waits.
     """
 
-    def __init__(
-        self, below: int, id_bytes: int, directory: Path, *, train: SplitWriter, validation: SplitWriter
-    ) -> None:
-        self._below, self._train, self._validation = below, train, validation
+    def __init__(self, id_bytes: int, directory: Path, *, train: SplitWriter, validation: SplitWriter) -> None:
+        self._train, self._validation = train, validation
         self._id_bytes, self._state = id_bytes, 0
         self._begun = SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115 - a document without its end
 
-    def add(self, ids: memoryview, ends: memoryview, first: int) -> None:
-        """Take what follows; `ends`, where documents end, are counted as `first` is, the position of the first id."""
+    def add(self, ids: memoryview, ends: memoryview, first: int, below: int) -> None:
+        """Take what follows; `ends`, where documents end, are counted as `first` is, the position of the first id.
+
+        below: hashes of documents that are below it are validation's.
+        """
         hashes, self._state = _core.hash_documents(ids, ends, self._id_bytes, first, self._state)
         done = start = 0
-        for below, documents in groupby(map(self._below.__gt__, hashes)):
+        for is_held_out, documents in groupby(map(below.__gt__, hashes)):
             upto = done + sum(1 for _ in documents)
             stop = ends[upto - 1] - first
-            self._pass_on(self._validation if below else self._train, ids[start:stop], ends[done:upto], first + start)
+            self._pass_on(
+                self._validation if is_held_out else self._train, ids[start:stop], ends[done:upto], first + start
+            )
             done, start = upto, stop
         self._begun.write(ids[start:])
 
@@ -49,9 +52,9 @@ class HeldOut:
         """Drop a document that has not ended."""
         self._begun.close()
 
-    def end(self) -> None:
+    def end(self, below: int) -> None:
         """Pass on a document that has no end."""
         ids = self._begun.tell() // self._id_bytes
-        [below] = _core.hash_documents(b"", array("Q", [ids]), self._id_bytes, ids, self._state)[0]
+        [hash_] = _core.hash_documents(b"", array("Q", [ids]), self._id_bytes, ids, self._state)[0]
         if ids:
-            self._pass_on(self._validation if below < self._below else self._train, NO_ENDS[:0], NO_ENDS, 0)
+            self._pass_on(self._validation if hash_ < below else self._train, NO_ENDS[:0], NO_ENDS, 0)

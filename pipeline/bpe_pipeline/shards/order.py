@@ -15,7 +15,6 @@ from itertools import accumulate
 from typing import Any
 
 from bpe_pipeline.base.memory import Grant
-from bpe_pipeline.base.units import format_count
 from bpe_pipeline.run.directory import Directory, fingerprint
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards.deal_worker import (
@@ -73,9 +72,6 @@ def put_in_order(runner: Runner, encoding: Encoding, parts: Sequence[EncodedChun
         (Bucket(files, index, len(totals), workers.bytes), ids) for index, ids in enumerate(totals)
     ]
     train, validation = sources[: tasks[0].buckets[0]], sources[tasks[0].buckets[0] :]
-    if holds_out(options):
-        ids_of = (sum(ids for _, ids in some) for some in (train, validation))
-        warn_of_empty(runner, options, format_count(documents, "documents"), ids_of)
     splits = {"train": train, **({"validation": validation} if holds_out(options) else {})}
     return [
         Split(name, tuple(source for source, _ in of_split), tuple(ids for _, ids in of_split))
@@ -117,14 +113,16 @@ def _deal_tasks(
     seed = hashlib.sha256(f"{options['seed']} 0".encode()).digest()
     size = sum(part.ids for part in parts) * id_bytes
     buckets = size // bucket_bytes + 1, int(size * (options["val_fraction"] or 0) // bucket_bytes) + 1
-    *numbers, documents = accumulate((part.documents for part in parts), initial=0)
+    names, (*numbers, documents) = encoding.owned_dealt(), accumulate((part.documents for part in parts), initial=0)
     selection = Selection(
         shuffled=options["shuffle"],
         key=int.from_bytes(seed[:8], "little"),
         documents=documents,
-        held_out=hash_held_out(options),
+        held_out=0,
     )
-    for name, documents_here, number in zip(encoding.owned_dealt(), _documents(encoding, parts), numbers, strict=True):
+    for index, documents_here in enumerate(_documents(encoding, parts)):
+        number, name = numbers[index], names[index]
+        selection = replace(selection, held_out=held_out_below(encoding, index))
         parts_of = [part.fingerprint for part, _ in documents_here.parts]
         made_of = fingerprint(parts_of, documents_here.inside, asdict(selection), number, buckets)
         output = StoredIds(encoding.directory / name, made_of)
@@ -161,6 +159,13 @@ def _deal(runner: Runner, directory: Directory, tasks: Sequence[DealTask], worke
         for bucket, count in enumerate(dealt):
             totals[bucket] += count
     return totals
+
+
+def held_out_below(encoding: Encoding, chunk: int) -> int:
+    """Return the hash below which the documents that start in a chunk are validation's."""
+    if encoding.plan.held_out:
+        return _ALL - 1 if chunk >= encoding.plan.held_out else 0
+    return hash_held_out(encoding.options)
 
 
 def hash_held_out(options: Mapping[str, Any]) -> int:

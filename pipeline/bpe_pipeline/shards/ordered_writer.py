@@ -68,12 +68,14 @@ class Written:
 class OrderedWriter:
     """Writes shards: `resume`, then `write`, then `finish`, in a context that closes its files.
 
-    held_out: the hash of its ids below which a document is validation's; None: there is no validation. early: whether
-    shards are finished while others are written.
+    held_out: from a chunk to the hash of its ids below which a document is validation's; None: there is no validation.
+    early: whether shards are finished while others are written.
     """
 
-    def __init__(self, shards: OrderedShards, journal: Journal, held_out: int | None, *, early: bool) -> None:
-        self._shards, self._journal, self._hash, self._early = shards, journal, held_out, early
+    def __init__(
+        self, shards: OrderedShards, journal: Journal, held_out: Callable[[int], int] | None, *, early: bool
+    ) -> None:
+        self._shards, self._journal, self._below, self._early = shards, journal, held_out, early
         self._finishing: deque[tuple[Shard, Future[ShardFacts]]] = deque()
         self._writers: dict[str, SplitWriter] = {}
         self._held_out: HeldOut | None = None
@@ -102,8 +104,8 @@ class OrderedWriter:
         self._writers = {
             split: SplitWriter(partial(shards.begun, split), shards.rows, shards.most) for split in shards.splits
         }
-        if self._hash is not None:
-            self._held_out = HeldOut(self._hash, shards.layout.id_bytes, shards.directory, **self._writers)
+        if self._below is not None:
+            self._held_out = HeldOut(shards.layout.id_bytes, shards.directory, **self._writers)
         self._saved_at, self._unsaved_bytes, self._saved_chunks = time.monotonic(), 0, self.position.chunk
 
     def resume(self) -> bool:
@@ -144,8 +146,8 @@ class OrderedWriter:
                 if self._unsaved_bytes > _MOST_UNSAVED_BYTES or time.monotonic() - self._saved_at > self._pause_s:
                     self._save()
                     self._finish_early(pool, _MOST_WAITING * threads)
-            if self._held_out is not None:
-                self._held_out.end()
+            if self._held_out is not None and self._below is not None:
+                self._held_out.end(self._below(self._chunk - 1))
             left_out = {
                 split: one.end() or self.position.left_out.get(split, 0) for split, one in self._writers.items()
             }
@@ -160,11 +162,11 @@ class OrderedWriter:
         self._ids += len(ids)
         self._ends += len(ends)
         self._unsaved_bytes += ids.nbytes
-        if self._held_out is None:
+        if self._held_out is None or self._below is None:
             self._writers["train"].add(ids, ends, first)
             self._move(self._ids)
         else:
-            self._held_out.add(ids, ends, first)
+            self._held_out.add(ids, ends, first, self._below(self._chunk))
             if ends:
                 self._move(ends[-1])
 

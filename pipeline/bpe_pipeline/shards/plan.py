@@ -40,6 +40,7 @@ from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoded_corpus import load_result, single_names
 from bpe_pipeline.shards.encoding_tasks import dtype_of, separating_tokens, separator_of
 from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.last_share import holding_out_last
 from bpe_pipeline.shards.manifest import Encoding
 from bpe_pipeline.storage import named
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
@@ -261,4 +262,6 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
             special_tokens=cutting.special_tokens if cuts else (),
             separator=separator.encode() if cuts else b"",
         )
-    return Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    plan = Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    share = getattr(options, "val_fraction", None)
+    return holding_out_last(plan, cutting, separator.encode(), share) if share else plan

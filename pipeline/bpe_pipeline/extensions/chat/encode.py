@@ -16,7 +16,14 @@ from typing import Any, Literal
 from bpe_pipeline.base.errors import InputError, UsageError, unfit
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.commands.encode import finished_corpus, saved_result, summary_of, summary_of_part, total_of
+from bpe_pipeline.commands.encode import (
+    finished_corpus,
+    saved_result,
+    summary_of,
+    summary_of_part,
+    total_of,
+    warn_of_others,
+)
 from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Executor
@@ -269,6 +276,7 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
             corpus = finished_corpus(runner, encoding)
             corpus = corpus or _encode(runner, encoding, model, chat)
             directory.remove(encoding.owned_parts())
+            warn_of_others(runner, encoding, corpus)
             return summary_of(runner, directory.location, corpus)
 
 
