@@ -18,8 +18,8 @@ def settle(declared: Command, typed: Mapping[str, Any]) -> Session:
     flags = {name: value for name, value in typed.items() if value is not None and value != ()}
     config = flags.pop("config", None)
     in_file = read_config(parse_location(config)) if config is not None else {}
-    if declared.foreign is not None:
-        in_file, flags = declared.foreign.of_file(in_file), declared.foreign.of_flags(flags)
+    if declared.of_file is not None:
+        in_file = declared.of_file(in_file)
     from_flags = {*flags}
 
     def spell(name: str) -> str:
