@@ -25,8 +25,8 @@ def settle(declared: Command, typed: Mapping[str, Any]) -> Session:
     flags = {name: value for name, value in typed.items() if value is not None and value != ()}
     config = flags.pop("config", None)
     in_file = {} if config is None else _read(config)
-    if declared.foreign is not None:
-        in_file, flags = declared.foreign.of_file(in_file), declared.foreign.of_flags(flags)
+    if declared.of_file is not None:
+        in_file = declared.of_file(in_file)
     from_flags = {*flags}
 
     def spell(name: str) -> str:
