@@ -14,7 +14,8 @@ from peers import generated_text
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from bpe_pipeline.shards import encode_in_order, manifest
+from bpe_pipeline.shards import encode as shards
+from bpe_pipeline.shards import manifest
 
 
 @pytest.fixture
@@ -81,7 +82,8 @@ def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path
             encode()
     assert before.items() - {("train.bin.json", before["train.bin.json"])} <= files_in(home).items()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bpe_pipeline.shards.ordered_ids.make_ids", Mock(side_effect=AssertionError("encoded again")))
+        again = Mock(side_effect=AssertionError("encoded again"))
+        patched.setattr("bpe_pipeline.shards.encoding_tasks.make_ids", again)
         assert encode() == whole
     assert everything(home) == before
 
@@ -92,8 +94,7 @@ def test_only_a_hidden_name_is_there_until_the_file_is_complete(text: Path, tmp_
     home = tmp_path / "home"
     encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin", chunk_size=1000, **order)
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("encode", "encode_in_order"):
-            patched.setattr(f"bpe_pipeline.shards.{module}.named_shards", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(shards, "named_shards", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode()
     assert names(home) == [".train.bin.working"]
@@ -107,7 +108,7 @@ def test_files_that_are_made_in_one_directory_at_once_do_not_see_each_other(
     """Also where one name starts as another does."""
     (home := tmp_path / "home").mkdir()
     files = ["train.bin", "train.bin.bin", ".train.bin", "train.npy"]
-    encode, publish = partial(bpe_pipeline.encode, text, TOKENIZER), encode_in_order.named_shards
+    encode, publish = partial(bpe_pipeline.encode, text, TOKENIZER), shards.named_shards
     left = iter(files[1:])
 
     def publish_after_the_others(*own: Any) -> Any:
@@ -115,7 +116,7 @@ def test_files_that_are_made_in_one_directory_at_once_do_not_see_each_other(
             encode(home / name)
         return publish(*own)
 
-    monkeypatch.setattr(encode_in_order, "named_shards", publish_after_the_others)
+    monkeypatch.setattr(shards, "named_shards", publish_after_the_others)
     encode(home / files[0])
     assert names(home) == sorted([*files, *(f"{name}.json" for name in files)])
     assert len({(home / name).read_bytes() for name in files[:3]}) == 1

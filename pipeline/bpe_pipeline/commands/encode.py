@@ -1,8 +1,6 @@
 """`encode --output`: a corpus becomes shards of token ids.
 
-In the order of the corpus, one writer makes shards of the ids of chunks as they come; in another order workers write
-them to parts first, each a checkpoint. What the shards hold depends on corpus, tokenizer and options alone: not on
-workers, chunk size, memory or kills.
+What the shards hold depends on corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
 """
 
 import sys
@@ -22,16 +20,17 @@ from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
 from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
 from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
-from bpe_pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_by_parts
-from bpe_pipeline.shards.encode_in_order import write_in_order
+from bpe_pipeline.shards.chunk_file import EncodedChunk
+from bpe_pipeline.shards.encode import WRITING_STAGE, damaged_file, write_shards
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, load_result
+from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, corpus_stage
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
-from bpe_pipeline.shards.ids_file import EncodedChunk
-from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
-from bpe_pipeline.shards.order import ORDERING_STAGE
+from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
+from bpe_pipeline.shards.road import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
@@ -70,8 +69,14 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         options = replace(options, sample=encoding.options["sample"])
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
             if runner.part is not None:
-                encode = partial(encode_chunks, runner, encoding, model, options)
-                return summary_of_part(runner, encoding, model, options, encode)
+                runner.warn(slowness(model.pattern))
+                return summary_of_part(
+                    runner,
+                    encoding,
+                    model,
+                    options,
+                    lambda: runner.run(corpus_stage(runner, encoding, model, options)),
+                )
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             encoding.remove_working()
         if encoding.single:
@@ -127,7 +132,7 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     corpus = load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
-    for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if is_dealt(encoding.options) else []), WRITING_STAGE):
+    for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if encoding.options.get("shuffle") else []), WRITING_STAGE):
         runner.skip(stage)
     if (damaged := damaged_file(runner, encoding, corpus)) is not None:
         path = encoding.home / damaged
@@ -146,8 +151,7 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         if not documents and not total.text_tokens:  # text that fills no row is dropped, and said so
             raise no_text_error("encode", total.losses, total.not_taken)
 
-    write = write_in_order if encoding.in_order else write_by_parts
-    written, index, layout = write(runner, encoding, model, options, accept)
+    written, index, layout = write_shards(runner, encoding, model, options, accept)
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
     for warning in planning.warnings_of(model, options, total, documents, encoding.plan):

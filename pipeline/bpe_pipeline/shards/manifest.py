@@ -1,10 +1,11 @@
 """A directory of shards: its manifest, and the names of its files.
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
-journal            how far the writer of shards in the order of the corpus is; deleted when all shards are written
-.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
-parts/000000.ids   the ids of a chunk, made by a worker; deleted when they are written
-dealt/000000.ids   the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
+parts/000000.ids   the ids of a chunk, made by a worker; they stay until all shards are written
+journal            how far the one writer is; deleted when all shards are written
+.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one;
+                   .facts: what it is
+.bucket-000.ids    the documents of a bucket that will be sorted; .ends: their keys and sizes
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -24,6 +25,7 @@ from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
+from bpe_pipeline.shards.chunk_file import StoredIds, part_name
 from bpe_pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
@@ -36,16 +38,15 @@ from bpe_pipeline.shards.encoded_corpus import (
 )
 from bpe_pipeline.shards.formats import shard_format, single_format
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
-from bpe_pipeline.shards.ids_file import StoredIds, part_name
-from bpe_pipeline.shards.journal import entries_of
-from bpe_pipeline.storage import Location, existing
+from bpe_pipeline.shards.journal import WRITING, Journal
+from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.tokenizer.model import Model
 
 JOURNAL = "journal"
-_BEGUN = re.compile(r"\.(train|validation)-\d{5,}\.(ids|ends|shard|second)")  # files of shards that are not complete
+_BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second|facts)(\..*)?")  # not complete
 _WORKING = ".working"
 ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
-_RESERVED = rf"parts|dealt|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
+_RESERVED = rf"parts|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 
@@ -138,41 +139,34 @@ class Encoding:
         """Return the names of the parts, in the order of the chunks."""
         return [f"parts/{part_name(index)}" for index in range(len(self.plan.chunks))]
 
-    def owned_dealt(self) -> list[str]:
-        """Return the names of the dealt files, in the order of the parts."""
-        parts = range(len(self.plan.chunks) if is_dealt(self.options) else 0)
-        return [f"dealt/{part_name(index)}" for index in parts]
-
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
-        self.directory.remove([*self.owned_parts(), *self.owned_dealt(), JOURNAL])
-        self.directory.remove(filter(_BEGUN.fullmatch, self.directory.names_in(self.directory.location)))
+        self.directory.remove([*self.owned_parts(), JOURNAL])
+        if isinstance(where := self.directory.location, Path):
+            self.remove_begun(where)
 
-    @property
-    def in_order(self) -> bool:
-        """Whether one writer writes the shards, in the order of the corpus, to a local directory."""
-        return isinstance(self.home.location, Path) and not self.options.get("shuffle")
-
-    @property
-    def journal(self) -> Path:
-        """Where the writer's journal is, if the shards are written in order."""
-        path = self.directory / JOURNAL
-        assert isinstance(path, Path)
-        return path
+    def remove_begun(self, where: Path) -> None:
+        """Delete the journal and all buckets in a local directory, after which encoding starts from the first chunk."""
+        for name in names_in(where):
+            if name == JOURNAL or _BEGUN.fullmatch(name):
+                (where / name).unlink()
 
     def journal_of(self) -> str:
         """Return what the journal depends on: it counts chunks."""
         return fingerprint(self.fingerprint(), plain(self.plan.chunks))
 
     def encoded_chunks(self) -> int:
-        """Return how many chunks are encoded: those that are in shards, and those with a part."""
+        """Return how many chunks are encoded: those that are in buckets, and those with a file."""
         written = self.written_chunks()
         return written + sum(existing([path for path, _ in self.parts()[written:]]))
 
     def written_chunks(self) -> int:
         """Return how many chunks the journal of the one writer has; 0 if there is none."""
-        entries = entries_of(self.journal, self.journal_of()) if self.in_order else ()
-        return int(entries[-1]["position"].get("chunk", 0)) if entries else 0
+        where = self.directory.location
+        position = Journal(where / JOURNAL, self.journal_of()).load() if isinstance(where, Path) else None
+        if position is None:
+            return 0
+        return len(self.plan.chunks) if position.dealt and position.pass_ == WRITING else position.source
 
     def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""
@@ -181,11 +175,6 @@ class Encoding:
             StoredIds(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
-
-
-def is_dealt(options: dict[str, Any]) -> bool:
-    """Return whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
-    return "shuffle" in options and any(map(options.get, ("shuffle", "val_fraction")))
 
 
 def holds_out(options: dict[str, Any]) -> bool:
@@ -255,8 +244,7 @@ def remove_working_directory(encoding: Encoding) -> None:
 
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    working = [*encoding.owned_parts(), *encoding.owned_dealt()]
-    encoding.directory.remove_partial([SHARDS.manifest, *working])
+    encoding.directory.remove_partial([SHARDS.manifest, JOURNAL, *encoding.owned_parts()])
     encoding.home.remove_partial([encoding.result.name, *encoding.shards])
 
 

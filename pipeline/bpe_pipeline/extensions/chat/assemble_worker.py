@@ -12,10 +12,9 @@ from typing import Any
 
 from bpe_pipeline.executors.worker import report_progress
 from bpe_pipeline.extensions.chat.encoder import ID_BYTES, IGNORED, Row
+from bpe_pipeline.shards.chunk_file import PartReader, StoredIds, open_part
+from bpe_pipeline.shards.finish import ShardFile
 from bpe_pipeline.shards.formats.shard_format import Rows, ShardFacts
-from bpe_pipeline.shards.ids_file import StoredIds
-from bpe_pipeline.shards.ids_in_order import PartReader, open_part
-from bpe_pipeline.shards.write_worker import ShardFile
 
 _log = logging.getLogger(__name__)
 _ROWS_AT_ONCE, _TOKENS_AT_ONCE, _OPEN_PARTS = 64, 1 << 20, 128
@@ -88,7 +87,7 @@ class StoredRows:
 
     def __getitem__(self, row: int) -> Row:
         part = bisect_right(self._firsts, row) - 1
-        numbers, row = self._reader(part).row_numbers, row - self._firsts[part]
+        numbers, row = self._reader(part).block_documents, row - self._firsts[part]
         block = bisect_right(numbers, row) - 1
         (values, ends), at = self._block(part, block), row - numbers[block]
         start, stop = ends[at - 1] if at else 0, ends[at]

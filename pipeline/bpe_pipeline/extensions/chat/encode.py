@@ -44,18 +44,16 @@ from bpe_pipeline.run.plan import Plan
 from bpe_pipeline.run.runner import Runner, Stage, opened
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards import manifest
-from bpe_pipeline.shards.deal_worker import Documents
-from bpe_pipeline.shards.encode import Writing, encoding_stage, write_missing
+from bpe_pipeline.shards.chunk_file import EncodedChunk, open_part
+from bpe_pipeline.shards.encode import Writing, warn_of_empty, write_missing, writers
 from bpe_pipeline.shards.encode_worker import packed
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, FileFacts
-from bpe_pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers
+from bpe_pipeline.shards.encoding_tasks import EncodingWorkers, encoding_stage, encoding_workers
 from bpe_pipeline.shards.formats.shard_format import ShardFacts
-from bpe_pipeline.shards.ids_file import EncodedChunk
-from bpe_pipeline.shards.ids_in_order import open_part
 from bpe_pipeline.shards.manifest import Encoding, holds_out, kind_of
-from bpe_pipeline.shards.order import hash_held_out, warn_of_empty, writers
 from bpe_pipeline.shards.packing import LongRow
 from bpe_pipeline.shards.plan import model_of
+from bpe_pipeline.shards.route import hash_held_out
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.named_templates import template_named
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
@@ -221,9 +219,8 @@ def _split_by_hash(
 ) -> "tuple[array[int], array[int]]":
     """Return the rows for training, and for validation those with small hashes, each once."""
     sizes = [sum(lengths[first:after]) for first, after in pairwise(firsts)]
-    stored = zip(encoding.parts(), sizes, strict=True)
-    parts = [Documents(((part, 2 * size),), inside=False, id_bytes=ID_BYTES) for part, size in stored]
-    grant = writers(runner, len(parts), dealt=False)
+    parts = encoding.parts()
+    grant = writers(runner, len(parts))
     hashed = runner.run(Stage(_HOLDING_OUT_STAGE, "tokens", hash_rows, parts, sizes, grant=grant))
     hashes, kept = array("Q", chain(*hashed)), bytearray(len(lengths))
     for row in order:
