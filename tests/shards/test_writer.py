@@ -117,17 +117,16 @@ def test_a_writer_that_was_stopped_resumes_with_the_same_bytes(
     assert everything(output) == everything(home / "whole")
 
 
-@pytest.mark.parametrize("name", ["shards", "all.bin"])
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.usefixtures("small_blocks")
-def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, name: str) -> None:
+def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, single: bool) -> None:
     text = text_of(tmp_path / "a.txt", 30)
-    result = bpe_pipeline.encode(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
+    options = {"shard_size": 901, "chunk_size": 500, "workers": 3, "single": single}
+    result = bpe_pipeline.encode(text, tokenizer, tmp_path / "out", **options)
     wanted = expected(tokenizer, [text.read_bytes()])
-    if name == "shards":
-        assert read_shards(tmp_path / name) == wanted
-        assert [shard.tokens for shard in result.shards[:-1]] == [901] * (len(result.shards) - 1)
-    else:
-        assert memoryview((tmp_path / name).read_bytes()).cast("H").tolist() == wanted
+    assert read_shards(tmp_path / "out") == wanted
+    sizes = [shard.tokens for shard in result.shards]
+    assert sizes == [len(wanted)] if single else sizes[:-1] == [901] * (len(sizes) - 1)
     at = 0
     for shard in result.shards:
         assert shard.documents == wanted[at : at + shard.tokens].count(tokenizer.special_tokens[EOT])

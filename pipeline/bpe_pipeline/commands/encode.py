@@ -18,7 +18,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
-from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
+from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, opened
@@ -26,7 +26,7 @@ from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
 from bpe_pipeline.shards.chunk_file import EncodedChunk
 from bpe_pipeline.shards.encode import WRITING_STAGE, damaged_file, write_shards
-from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, load_result
+from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, corpus_stage
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
 from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
@@ -56,8 +56,8 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     model, output = planning.with_bos(model, options), options.output
     planning.require_one_search(model, options)
-    options = planning.as_directory(options)
-    kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
+    planning.require_fitting_format(options)
+    kind = kind_of(options.shard_format, validation=holds_out(vars(options)), single=options.single)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding = planning.open_encoding(
             runner,
@@ -79,8 +79,6 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
                 )
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             encoding.remove_working()
-        if encoding.single:
-            manifest.remove_working_directory(encoding)
         return summary_of(runner, output, corpus)
 
 
@@ -135,14 +133,14 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if encoding.options.get("shuffle") else []), WRITING_STAGE):
         runner.skip(stage)
     if (damaged := damaged_file(runner, encoding, corpus)) is not None:
-        path = encoding.home / damaged
+        path = encoding.directory / damaged
         runner.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
         return None
     return corpus
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
-    encoding.home.remove([encoding.result.name])  # the shards are not complete from here on
+    encoding.directory.remove([RESULT])  # the shards are not complete from here on
     total = ChunkStatistics()
 
     def accept(read: ChunkStatistics, documents: int) -> None:
@@ -207,6 +205,5 @@ def corpus_held(encoding: Encoding, model: Model, total: ChunkStatistics, **more
         not_taken=total.not_taken,
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
         encoding=encoding.fingerprint(),
-        options=without_defaults(encoding.options) if encoding.single else None,
         **more,
     )

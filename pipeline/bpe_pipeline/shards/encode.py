@@ -64,7 +64,7 @@ def write_shards(
         written = Road(runner, encoding, model, options, place).write()
         accept(written.statistics, written.documents)
         by_split = _finished(runner, encoding, place, written)
-        return *_published(runner, encoding, place, by_split, written.left_out), place.layout
+        return *_published(runner, encoding, place, by_split, written), place.layout
 
 
 @contextmanager
@@ -108,23 +108,22 @@ def _finish(runner: Runner, place: ShardPlace, tasks: Sequence[FinishTask], *, s
 
 
 def _published(
-    runner: Runner, encoding: Encoding, place: ShardPlace, by_split: _Facts, left_out: Mapping[str, int]
+    runner: Runner, encoding: Encoding, place: ShardPlace, by_split: _Facts, written: Position
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Give all finished shards their names; returns their facts, and the files of the format."""
-    documents = sum(facts.documents for of_split in by_split.values() for facts in of_split)
-    shards = {split: list(by_split[split]) for split in (place.splits if documents else ["train"])}
+    shards = {split: list(by_split[split]) for split in (place.splits if written.documents else ["train"])}
     if len(shards) > 1:
         ids = (sum(facts.tokens for facts in of_split) for of_split in shards.values())
-        warn_of_empty(runner, encoding.options, format_count(documents, "documents"), ids)
+        warn_of_empty(runner, encoding.options, format_count(written.documents, "documents"), ids)
     named = named_shards(encoding, place.layout, {split: len(of_split) for split, of_split in shards.items()})
     moves = []
     for split, of_split in shards.items():
         for index, names in enumerate(named[split]):
             moves.append((place.finished(split, index), names))
             of_split[index] = replace(of_split[index], name=names[0], offsets=names[1])
-        if dropped := left_out.get(split):
+        if dropped := written.left_out.get(split):
             of_split[-1] = replace(of_split[-1], dropped=dropped)
-    for _ in each(lambda pair: _move(*pair, encoding), moves, [encoding.home.location]):
+    for _ in each(lambda pair: _move(*pair, encoding), moves, [encoding.directory.location]):
         pass
     return [facts for of_split in shards.values() for facts in of_split], complete(encoding, place.layout, shards)
 
@@ -134,7 +133,7 @@ def _move(hidden: tuple[Path, Path | None], names: tuple[str, str | None], encod
     for path, name in zip(reversed(hidden), reversed(names), strict=True):
         if path is None or name is None:
             continue
-        final = encoding.home / name
+        final = encoding.directory / name
         with os_error_as(RunDirectoryError, f"{final} cannot be written", "start again with --overwrite"):
             if path.exists() or not final.exists():
                 move(path, final)
@@ -172,7 +171,7 @@ def write_missing(
     runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    home, format_name = encoding.home, encoding.options["shard_format"]
+    home, format_name = encoding.directory, encoding.options["shard_format"]
     format_ = shard_format(format_name)
     named = named_shards(encoding, layout, {split: len(tasks) for split, tasks in writing.tasks.items()})
     tasks = [
@@ -196,7 +195,7 @@ def named_shards(
 
     The manifest has them from here on, and their directories are there; files of others are not replaced.
     """
-    home, format_ = encoding.home, shard_format(encoding.options["shard_format"])
+    home, format_ = encoding.directory, shard_format(encoding.options["shard_format"])
     directories = encoding.directories([*counts])
     named = {
         split: [format_.names(encoding.stem(split, directories[split], index, count), layout) for index in range(count)]
@@ -214,7 +213,7 @@ def named_shards(
 
 def complete(encoding: Encoding, layout: Layout, shards: Mapping[str, Sequence[ShardFacts]]) -> list[FileFacts]:
     """Write what the format adds to the shards of each split, when their names are on disk; returns these files."""
-    home, directories = encoding.home, encoding.directories([*shards])
+    home, directories = encoding.directory, encoding.directories([*shards])
     for directory in directories.values():  # not after each of many small shards
         if isinstance(where := home / directory if directory else home.location, Path):
             system.flush(where)
@@ -244,7 +243,7 @@ def _index_file(home: Directory, name: str, text: str) -> FileFacts:
 
 def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
-    tasks = [CheckTask(encoding.home / name, size, crc32) for name, size, crc32 in corpus.checksums()]
+    tasks = [CheckTask(encoding.directory / name, size, crc32) for name, size, crc32 in corpus.checksums()]
     sizes = each(_size, [task.path for task in tasks])
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:

@@ -30,13 +30,14 @@ from bpe_pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
     SHARD_NAME,
+    SINGLE_STEMS,
     EncodedCorpus,
     check_names,
     load_result,
-    single_stems,
+    single_names,
     write_result,
 )
-from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
 from bpe_pipeline.shards.journal import WRITING, Journal
 from bpe_pipeline.storage import Location, existing, names_in
@@ -44,18 +45,17 @@ from bpe_pipeline.tokenizer.model import Model
 
 JOURNAL = "journal"
 _BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second|facts)(\..*)?")  # not complete
-_WORKING = ".working"
 ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
 _RESERVED = rf"parts|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 
-def kind_of(format_name: str, *, validation: bool) -> Kind:
+def kind_of(format_name: str, *, validation: bool, single: bool = False) -> Kind:
     """Return the kind of a directory of shards of one format, with or without what is held out."""
     format_ = shard_format(format_name)
     directories = directories_of(format_, ["train", *(["validation"] if validation else [])])
     written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
-    tops = {name.split("/")[0] for name in (*written, *directories) if name}
+    tops = {name.split("/")[0] for name in (*written, *directories, *(single_names(format_) if single else ())) if name}
     return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
 
 
@@ -63,26 +63,6 @@ def directories_of(format_: ShardFormat, splits: Sequence[str]) -> list[str]:
     """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
     apart = len(splits) > 1 and format_.split_directories
     return ["" if split == "train" and not apart else split for split in splits]
-
-
-def working_directory(file: Location) -> Location:
-    """Return the hidden directory in which a single file is made, `.train.bin.working` next to it."""
-    return file.with_name(f".{file.name}{_WORKING}")
-
-
-def refuse_working_directory(output: Location) -> None:
-    """Raise `UsageError` for the name of a directory in which a single file is made: it would be removed."""
-    if (single := _single_of(output.name)) is not None:
-        where = output.with_name(single)
-        raise UsageError(
-            f"--output {output} is the directory in which {where} is made: name {where}, or another directory"
-        )
-
-
-def _single_of(name: str) -> str | None:
-    """Return the name of the single file that is made in a directory of this name, if one is."""
-    file_name = name.removeprefix(".").removesuffix(_WORKING)
-    return file_name if name == f".{file_name}{_WORKING}" and single_format(file_name) else None
 
 
 @dataclass(frozen=True)
@@ -98,36 +78,25 @@ class Encoding:
     shards: tuple[str, ...] = ()
 
     @property
-    def single(self) -> str | None:
-        """The name of the single file that is made, if it is one."""
-        return _single_of(self.directory.location.name)
-
-    @property
-    def home(self) -> Directory:
-        """Where the shards are: in the directory, but a single file is next to it."""
-        where = self.directory.location
-        return replace(self.directory, location=where.parent) if self.single else self.directory
-
-    @property
-    def output(self) -> Location:
-        """What the command makes: the directory, or the single file."""
-        return self.home / self.single if self.single else self.directory.location
+    def single(self) -> bool:
+        """Whether each split is one file."""
+        return bool(self.options.get("single"))
 
     @property
     def result(self) -> Location:
         """Where it is said what the shards are."""
-        return self.home / (f"{self.single}.json" if self.single else RESULT)
+        return self.directory / RESULT
 
     def directories(self, splits: Sequence[str]) -> dict[str, str]:
-        """Return the directory of each split in `home`; "" if it is `home` itself."""
+        """Return the directory of each split; "" for that of the encoding."""
         format_ = shard_format(self.options["shard_format"])
         names = [""] * len(splits) if self.single else directories_of(format_, splits)
         return dict(zip(splits, names, strict=True))
 
     def stem(self, split: str, directory: str, index: int, shards: int) -> str:
-        """Return how the name of a shard in `home` starts. shards: how many its split has."""
+        """Return how the name of a shard starts. shards: how many its split has."""
         if self.single:
-            return single_stems(self.single)[split]
+            return SINGLE_STEMS[split]
         stem = shard_format(self.options["shard_format"]).stem.format(index=index, shards=shards)
         return f"{directory}/{stem}" if directory else stem
 
@@ -220,7 +189,7 @@ def load(directory: Directory) -> Encoding | None:
     with directory.damage():
         options = with_defaults(stored(dict[str, Any], document["options"]))
         names = stored(tuple[str, ...], document["shards"])
-        check_names(names, shard_format(options["shard_format"]), _single_of(directory.location.name))
+        check_names(names, shard_format(options["shard_format"]))
         return Encoding(directory, options, stored_plan(document), names)
 
 
@@ -229,23 +198,17 @@ def remove_all(encoding: Encoding) -> None:
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists more where it was written last
         result = load_result(encoding.result)
-        if result is not None and (encoding.single or result.encoding == encoding.fingerprint()):
+        if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()
-    encoding.home.remove([encoding.result.name, *names])
+    encoding.directory.remove([RESULT, *names])
     encoding.remove_working()
     encoding.directory.remove([LOG])
 
 
-def remove_working_directory(encoding: Encoding) -> None:
-    """Delete what is left in the directory of a finished single file; the lock removes the directory."""
-    encoding.directory.remove([LOG])
-    encoding.directory.remove([SHARDS.manifest])  # last: without it, the others are somebody else's
-
-
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    encoding.directory.remove_partial([SHARDS.manifest, JOURNAL, *encoding.owned_parts()])
-    encoding.home.remove_partial([encoding.result.name, *encoding.shards])
+    working = [SHARDS.manifest, JOURNAL, *encoding.owned_parts()]
+    encoding.directory.remove_partial([*working, RESULT, *encoding.shards])
 
 
 def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:

@@ -255,7 +255,6 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     data_sets = named_data_sets(options)
     if options.output is None or not (options.inputs or data_sets):
         raise UsageError("encoding chat data takes INPUT, or --dataset-info and --dataset, and --output")
-    manifest.refuse_working_directory(options.output)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
