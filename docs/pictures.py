@@ -4,7 +4,6 @@ BPE_PIPELINE_TEST_DATA=texts python docs/pictures.py docs/pages/images      need
 """
 
 import io
-import json
 import os
 import re
 import shlex
@@ -43,23 +42,6 @@ def of_reports(browser: Any, home: Path, images: Path) -> None:
             box = view.locator(".plots").first.bounding_box()
             size["height"] = box["y"] + box["height"] + 16
         view.screenshot(path=images / f"report-{scheme}-{width}.png", clip={"x": 0, "y": 0, **size}, full_page=True)
-        view.close()
-
-
-def of_figures(browser: Any, home: Path, images: Path) -> None:
-    """Take pictures of the figures of chat data."""
-    _train(home, "en", "corpus/english.txt", "16k", "--pattern", "o200k")
-    answers = (home / "corpus" / "english.txt").read_text(encoding="utf-8").split("\n\n")[:3000]
-    rows = [
-        json.dumps({"instruction": "Go on.", "input": "", "output": answer}) for answer in answers if answer.strip()
-    ]
-    (home / "chat.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    chat = ["--template", "default", "--sequence-length", "512", "--output", "rows"]
-    _run(home, "encode-chat", "chat.jsonl", "--tokenizer", "en", *chat)
-    _run(home, "report", "rows", "--output", "chat.html")
-    for scheme in _SCHEMES:
-        view = _opened(browser, home / "chat.html", scheme, 1000)
-        view.locator(".plots").first.screenshot(path=images / f"chat-{scheme}.png")
         view.close()
 
 
@@ -110,5 +92,4 @@ if __name__ == "__main__":
         texts = Path(os.environ["BPE_PIPELINE_TEST_DATA"])
         shutil.copytree(texts, Path(scratch) / "corpus", ignore=shutil.ignore_patterns("*.zst", "*.md"))
         of_reports(started, Path(scratch), Path(sys.argv[1]))
-        of_figures(started, Path(scratch), Path(sys.argv[1]))
         of_the_terminal(started, Path(scratch), Path(sys.argv[1]))

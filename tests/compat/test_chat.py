@@ -19,9 +19,9 @@ from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.compat import ChatFormat, ChatMLFormat
 from bpe_pipeline.compat.llama3 import SPECIAL_TOKENS
 from bpe_pipeline.run.ids import Roles
-from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 from bpe_pipeline.tokenizer.model import ChatTemplate
+from bpe_pipeline.tokenizer.named_templates import named_template
 
 EOT = "<|endoftext|>"
 DIALOG = [
@@ -31,8 +31,8 @@ DIALOG = [
     {"role": "user", "content": "\x1c\n then?"},
 ]
 TEMPLATES = {  # of models that are widely used: bos, a default system prompt, marks of the assistant, exceptions, tools
-    "llama3": CHAT_TEMPLATES["llama3"].jinja,
-    "chatml": CHAT_TEMPLATES["chatml"].jinja,
+    "llama3": named_template("llama3").jinja,
+    "chatml": named_template("chatml").jinja,
     "default": (
         "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou help.<|im_end|>\n{% endif %}"
         "{%- for m in messages %}\n  {%- if m.role == 'tool' %}{{ raise_exception('no tools') }}{%- endif %}\n"
@@ -48,7 +48,8 @@ TEMPLATES = {  # of models that are widely used: bos, a default system prompt, m
 }
 
 FORMATS_OF_DIALOGS = [*TEMPLATES, "Llama 3's tokenizer", "ChatML"]  # those of templates, and those without one
-TRIMMING = TEMPLATES["llama3"].replace("['content'] +", "['content'] | trim +")  # as Meta's code does
+TRIMMED = TEMPLATES["llama3"].replace("{{- said(message)", "{{- said(message) | trim")
+TRIMMING = TRIMMED.replace("+ system -", "+ system | trim -")  # as Meta's code does
 
 
 @functools.cache
@@ -210,7 +211,7 @@ def theirs(request: pytest.FixtureRequest, exported: Tokenizer, tmp_path: Path) 
 
 
 def test_an_exported_template_is_read_and_saved_unchanged(template: str, exported: Tokenizer, tmp_path: Path) -> None:
-    assert exported.model.chat_template == CHAT_TEMPLATES[template]
+    assert exported.model.chat_template == named_template(template)
     exported.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
@@ -223,24 +224,25 @@ def test_prompts_in_transformers_have_our_ids(template: str, theirs: Any) -> Non
 
 
 def test_texts_in_transformers_have_our_ids_and_roles(template: str, exported: Tokenizer, theirs: Any) -> None:
-    [end] = CHAT_TEMPLATES[template].writes("turn end")
+    [end] = named_template(template).writes("turn end")
     text = f"I'm low, é日本 {end} "
     assert theirs.encode(text, add_special_tokens=False) == exported.encode(text)
     assert (theirs.eos_token, theirs.pad_token) == (exported.model.eos_token, exported.model.pad_token)
 
 
 def test_answers_are_generated_text_in_transformers(template: str, theirs: Any) -> None:
-    [end] = CHAT_TEMPLATES[template].writes("turn end")
+    [end] = named_template(template).writes("turn end")
     answers = [{"role": "assistant", "content": text} for text in (" lower\n", "low")]
     dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
     masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
     said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
+    end += {"chatml": "\n"}.get(template, "")
     assert theirs.decode(said) == f" lower\n{end}low{end}"
 
 
 def test_a_template_that_transformers_saves_is_read(template: str, theirs: Any, tmp_path: Path) -> None:
     theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
-    assert Tokenizer.load(tmp_path / "saved").model.chat_template == CHAT_TEMPLATES[template]
+    assert Tokenizer.load(tmp_path / "saved").model.chat_template == named_template(template)
 
 
 def test_a_tokenizer_in_transformers_has_all_ids_and_no_name(exported: Tokenizer) -> None:
@@ -270,7 +272,7 @@ FAILING = {  # what a downloaded template may do, and what the one error says
 
 @pytest.mark.parametrize("jinja", FAILING)
 def test_a_template_that_fails_is_one_error(jinja: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpe_pipeline.tokenizer.chat_templates._MOST_STEPS", 5000)
+    monkeypatch.setattr("bpe_pipeline.tokenizer.jinja_environment._MOST_STEPS", 5000)
     with pytest.raises(UsageError, match=f"does not take these messages: .*({FAILING[jinja]})"):
         with_template(jinja).apply_chat_template(DIALOG)
 

@@ -11,7 +11,7 @@ from command import refused, run, succeeded
 import bpe_pipeline
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
-from bpe_pipeline.extensions.chat.kinds import NO_TOOL_FORMAT
+from bpe_pipeline.extensions.chat.kinds import MALFORMED_TOOLS
 
 
 def test_tallies_add_up_in_order() -> None:
@@ -20,13 +20,13 @@ def test_tallies_add_up_in_order() -> None:
     one.add("replacements", 0, ["never"])
     two.add("replacements", 20, map(str, range(20)))
     two.add("files_empty", 1, ["f"])
-    two.add(NO_TOOL_FORMAT, 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
+    two.add(MALFORMED_TOOLS, 2, [f"a.jsonl, byte {at}, template own" for at in (0, 9)])
     total = add_up([one.kinds, two.kinds])
     assert total["replacements"] == {"count": 23, "examples": ["a", "b", *map(str, range(MOST_EXAMPLES - 2))]}
     assert one.kinds["replacements"]["examples"] == ["a", "b"]
     cut, empty, without = in_words(total)  # those of an extension come last
     assert [cut.kind, str(empty)] == ["replacements", "1 file without text (first: f)"]
-    assert without.without_locations().endswith("the template has no tool format")  # of one file
+    assert without.without_locations().endswith("calls of them, are malformed")  # of one file
     assert set(total) <= set(KINDS)
 
 

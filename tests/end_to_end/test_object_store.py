@@ -131,7 +131,8 @@ def test_commands_accept_uris(store: Store, corpus: str, local: Path, tmp_path: 
     assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(24 if FULL else 9, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 24 if FULL else 6])
 def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None:
     """Killed first when a counter is there, then at any moment, each run up to three times."""
     text = peers.generated_text(3, 20_000) * (20 if kills == 1 else 4)

@@ -12,19 +12,18 @@ import bpe_pipeline
 from bpe_pipeline import Tokenizer, compat
 from bpe_pipeline.base.errors import PipelineError
 from bpe_pipeline.compat import ChatFormat, ChatMLFormat, GPT2Tokenizer, Llama3Tokenizer
-from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
+from bpe_pipeline.tokenizer.named_templates import named_template
 
 MERGES = [(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and values that a person might type
-    ("add_generation_prompt add_special_tokens mask_history preserve_thinking", ("yes", 0, 1, None)),
+    ("add_generation_prompt add_special_tokens mask_history", ("yes", 0, 1, None)),
     ("check progress skip_special_tokens tokenize train_on_prompt", ("yes", 0, 1, None)),
     ("keep_ids", ("yes", 0, 1)),
     ("continue_final_message", (5, None, [], 1.5, b"x", "nonsense")),
     ("overwrite whole_characters", ("yes", 0, 1)),
     ("bos eos whole_pre_tokens", ()),
-    ("enable_thinking", ("yes", 5, [])),
     ("errors formatting return_type special_ids special_tokens_in_messages", ("nonsense", 5, None, [])),
     ("add min_count", (-1, "x", None, 1.5, [])),
     ("min_frequency", (-1, "x", 1.5, [])),
@@ -75,7 +74,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("model", (5, None, "x", {})),
     ("tokenizer", (5, None, "", b"x", "missing", [], {})),
     ("pre_tokenizer trainer", (5, None, "x")),
-    ("conversations", (5, None, "x", [5], ["x"], [{"messages": 5}])),
+    ("rows", (5, None, "x", [5], ["x"])),
     ("messages", (5, None, "x", [5], ["x"], [{}], {"role": "user", "content": "x"})),
     ("dialog", (5, None, "x", [5], ["x"], [{}], [{"role": 5, "content": "x"}], {"role": "user"})),
     ("message", (5, None, "x", [], {}, {"role": "user"}, {"role": 5, "content": "x"}, {"role": "user", "content": 5})),
@@ -83,8 +82,7 @@ KINDS: tuple[tuple[str, tuple[Any, ...]], ...] = (  # names of arguments, and va
     ("columns", (5, "x", [], {"prompt": 5})),
     ("tags", (5, "x", [])),
     ("template", (5, None, "", "x", [])),
-    ("default_system", (5, [], b"x")),
-    ("date", (5, None, [], b"x")),
+    ("template_kwargs", (5, [], b"x", "x", "[1]", {"messages": []})),
 )
 WRONG = {name: values for names, values in KINDS for name in names.split()}
 MESSAGE = {"role": "user", "content": "low"}
@@ -96,7 +94,6 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "batch": [[1]],
     "blocks": ["low"],
     "bos": False,
-    "conversations": [compat.align_chat(ROW)],
     "counts": {"low": 1},
     "dialog": [MESSAGE],
     "directory": "saved",
@@ -116,6 +113,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "pattern": "gpt2",
     "pre_tokenizer": None,
     "row": ROW,
+    "rows": [ROW],
     "run": "run",
     "runs": ["run"],
     "sequence_length": 100,
@@ -166,7 +164,7 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         bpe_pipeline.train_from_counts({"low": 5, "lower": 2}, output="trained", vocab_size=258)
         bpe_pipeline.encode("corpus.txt", tokenizer, "shards", workers=1)
         Path("ranks").write_text(Path("tokenizer/tokenizer.tiktoken").read_text().rstrip("\n") + "\n")
-        chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=CHAT_TEMPLATES["chatml"]))
+        chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=named_template("chatml")))
         llama = Llama3Tokenizer("ranks")
         same = {name: getattr(tokenizer, name) for name in ("vocabulary", "vocab", "model")} | {"tokenizer": chatty}
         things = [getattr(bpe_pipeline, name) for name in bpe_pipeline.__all__ if name != "__version__"]
@@ -202,7 +200,7 @@ def _bare(call: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
 
 
 OPTIONS = {  # None is their default
-    "encode_chat": "date mask_history preserve_thinking special_tokens_in_messages train_on_prompt",
+    "encode_chat": "mask_history special_tokens_in_messages template_kwargs train_on_prompt",
     "parity": "global_merges window",
 }
 ACCEPTED = {(name, option, "None") for name, options in OPTIONS.items() for option in options.split()}

@@ -65,13 +65,12 @@ def test_sizes_and_counts_are_formatted() -> None:
     ({"text_field": "page..body"}, "such as text or page.body, not 'page..body'"),
     ({"exclude": ["./"]}, "globs, such as *.log or old/**, not ['./']"),
     ({"dataset": ","}, "names, separated by commas, not ','"),
-    ({"interleave_probs": "2"}, "shares between 0 and 1, separated by commas, not '2'"),
     *(({name: one}, "a share such as 1% or 0.01") for name in ("stop_at_saving", "val_fraction")
       for one in ("5", "0%", "100%", "x", "nan", 0, 1.0, True, [0.1])),
     ({"stop_at_saving": "1%", "vocab_size": [300, 400]}, "chooses one size"),
     ({"shuffle": 3}, "'shuffle': expected true or false (shuffle=True, seed=3), not 3"),
     ({"shuffle": "3"}, "expected true or false, not '3'"),
-    ({"val_size": "1.5"}, "a number of rows, or a share below 1, not '1.5'"),
+    ({"template_kwargs": "[1]"}, "an object in JSON, such as"),
     ({"output": "~nobody-there/run"}, "a path below an existing home directory (write ./~name"),
 ])  # fmt: skip
 def test_wrong_options_are_named(values: dict[str, object], message: str) -> None:

@@ -1,11 +1,15 @@
 """What each registered format of shards says of itself."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.run.values import shard_formats
 from bpe_pipeline.shards.formats import shard_format, single_formats
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout
+from bpe_pipeline.shards.packing import layout_of
 
 IDS_ALONE = Layout({IDS: "uint16"})
 WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)
@@ -25,6 +29,14 @@ def test_documents_are_kept_apart_by_rows_or_offsets(name: str) -> None:
     assert format_.ends_with_row(IDS_ALONE) == format_.rows
     assert format_.ends_with_row(WITH_OFFSETS)
     assert format_.rows or format_.second
+
+
+@pytest.mark.parametrize("name", sorted(shard_formats()))
+def test_the_page_says_which_formats_pad_a_row_for_each_document(name: str) -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "pages", "how-to", "encoding.md").read_text()
+    [padded] = re.findall(r"a row for each document, truncated; rows of (.*) are padded", page)
+    options = {"sequence_length": 8, "pack": "none", "dtype": "uint16", "position_ids": False}
+    assert (layout_of(options, shard_format(name)).row_tokens == 8) == (f"`{name}`" in padded)
 
 
 def test_offsets_are_a_second_file() -> None:

@@ -16,6 +16,7 @@ from peers import generated_text
 
 import bpe_pipeline
 from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.shards.blocks import IdBlock
 from bpe_pipeline.shards.bucket import BucketFiles, OpenBucket
 from bpe_pipeline.shards.route import dealt
@@ -120,19 +121,12 @@ def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     assert 35 < len(held_out[1]) < 90
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (
-            {"val_fraction": 0.999999},
-            "--val-fraction 0.999999 holds out all 3 documents, which leaves none for training",
-        ),
-        ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
-    ],
-)
-def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=message):
-        bpe_pipeline.encode(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
+@pytest.mark.parametrize(("share", "message"), [(0.999999, "training .*a smaller"), (1e-9, "validation .*a larger")])
+def test_an_empty_side_is_an_error(share: float, message: str, tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "a.jsonl", ["a", "b", "c"])
+    said = f"leaves nothing for {message} share, or name .* --split-at"
+    with pytest.raises(InputError, match=said.replace(" .*a", " of the 3 documents of this corpus: give a")):
+        bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "out", val_fraction=share)
 
 
 PRE_TOKENS = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
@@ -165,16 +159,20 @@ TEXT = TEXT.filter(lambda text: text.replace(EOT, "").strip())  # not a corpus w
 @settings(max_examples=80 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXT, st.tuples(st.integers(1, 80), st.integers(1, 2000)), OPTIONS, st.booleans())
 @example(f"a{EOT}", (1, 2), {"sequence_length": 7, "shard_format": "bin", "documents": "offsets"}, False)
-@pytest.mark.filterwarnings("ignore:--val-:UserWarning")
 def test_one_answer_for_any_chunks_and_memory(
     tmp_path_factory, monkeypatch, text: str, chunks: tuple[int, int], options: dict[str, Any], small: bool
 ) -> None:
     home = tmp_path_factory.mktemp("any")
     (home / "a.txt").write_text(text)
+    refused = list[str]()
     for number, chunk_size in enumerate(chunks):
         with monkeypatch.context() as patched:
             if number and small:  # many buckets, too large for memory
                 patched.setattr("bpe_pipeline.shards.sort._BUCKET_BYTES", 3)
                 patched.setattr("bpe_pipeline.shards.sort._ENTRY_BYTES", 1 << 40)
-            bpe_pipeline.encode(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
-    assert everything(home / "0") == everything(home / "1")
+            try:
+                bpe_pipeline.encode(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
+            except InputError as error:
+                refused.append(str(error))
+    assert "val_fraction" in options or not refused
+    assert refused[:1] == refused[1:] if refused else everything(home / "0") == everything(home / "1")

@@ -27,12 +27,15 @@ MARKS = (
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|pad|>", "[INST]", "[/INST]"),
 )
 
-_OTHERS = ("<start_of_turn>", "<end_of_turn>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>", "<|im_sep|>")
+_OTHERS = ("<start_of_turn>", "<end_of_turn>", "<\uff5cUser\uff5c>", "<\uff5cAssistant\uff5c>")
 TEMPLATE_MODEL = replace(
     Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")], [*MARKS, *_OTHERS]).model,
     roles=Roles(bos="<|begin_of_text|>", eos="<|endoftext|>"),
 )
-GENERATION = re.compile(r"{% (end)?generation %}")
+PARAMETERS = {"type": "object", "properties": {"x": {"type": "integer", "description": "An x."}}, "required": ["x"]}
+TOOL = {"type": "function", "function": {"name": "f", "description": "F.", "parameters": PARAMETERS}}
+CALLS = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]
+GENERATION = re.compile(r"{%-? (end)?generation -?%}")
 THINKING = (  # removes earlier thoughts, and writes an empty one in a last answer without one
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% set said = m.content %}"
     "{% if not loop.last %}{% set said = said.split('</think>\n\n')[-1] %}{% elif '<think>' not in said %}"
@@ -72,8 +75,15 @@ def llama() -> Llama3Tokenizer:
 
 def conversation(aligned: dict[str, Any]) -> dict[str, Any]:
     """Return what `align_chat` returns for an aligned row of LLaMA-Factory."""
-    messages = aligned["_prompt"] + aligned["_response"]
-    return {"messages": messages, "system": aligned["_system"], "tools": aligned["_tools"]}
+    messages = [{"role": "system", "content": aligned["_system"]}] if aligned["_system"] else []
+    for message in aligned["_prompt"] + aligned["_response"]:
+        role = {"observation": "tool", "function": "assistant"}.get(message["role"], message["role"])
+        messages.append({**message, "role": role})
+        if message["role"] == "function":
+            called = {"type": "function", "function": json.loads(message["content"])}
+            messages[-1] |= {"content": "", "tool_calls": [called]}
+    tools = json.loads(aligned["_tools"] or "[]")
+    return {"messages": messages, **({"tools": tools} if tools else {})}
 
 
 def dialog(*said: str | None, roles: tuple[str, str] = ("user", "assistant"), **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, GenerationConfig
 import bpe_pipeline
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import UsageError
-from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
+from bpe_pipeline.tokenizer.named_templates import named_template
 
 EOT = "<|endoftext|>"
 Train = Callable[..., CompletedProcess[str]]
@@ -169,7 +169,7 @@ def test_chat_template_option(train: Train, tmp_path: Path) -> None:
     assert train("--vocab-size", 262, "--chat-template", "chatml", *CHATML).returncode == 0
     assert run("export", tmp_path / "run", "--output", tmp_path / "e", "--export", "hf").returncode == 0
     for saved in (tmp_path / "run/tokenizer", tmp_path / "e"):
-        assert Tokenizer.load(saved).model.chat_template == CHAT_TEMPLATES["chatml"]
+        assert Tokenizer.load(saved).model.chat_template == named_template("chatml")
 
 
 def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> None:

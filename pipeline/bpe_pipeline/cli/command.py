@@ -79,13 +79,11 @@ def _order(kind: type[Values]) -> list[Record]:
 
 
 def _flags(declared: Declared) -> Iterator[click.Option]:
-    """Make the flags of a command, for one with options of a run --config, and foreign names."""
+    """Make the flags of a command, and for one with options of a run --config."""
     if issubclass(declared.takes, WorkOptions):
         yield Flag(["--config"], type=Word(_CONFIG), metavar=_CONFIG.metavar, help=_CONFIG.help)
     for record in _order(declared.takes):
         yield from _flags_of(record)
-    for name in declared.foreign.names if declared.foreign else ():
-        yield Flag([*dict.fromkeys((f"--{name}", flag_of(name))), name], default=None, hidden=True)
 
 
 def _flags_of(record: Record) -> Iterator[Flag]:

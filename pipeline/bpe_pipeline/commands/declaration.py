@@ -46,15 +46,6 @@ class Session:
     in_python: bool = False
 
 
-@dataclass(frozen=True)
-class ForeignNames:
-    """Names of options as another program has them: `names`; of_file and of_flags put ours in their place."""
-
-    names: Sequence[str]
-    of_file: Callable[[Mapping[str, Any]], dict[str, Any]]
-    of_flags: Callable[[Mapping[str, Any]], dict[str, Any]]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Command:
     """A command, and a public function.
@@ -65,8 +56,8 @@ class Command:
     not. returns: imports the type of what the function returns, or what makes that of what the story returned. workers:
     how they start; None: the work is done here, without an executor and without progress. works: whether options are
     for workers at all. check: raises `UsageError` for words of the command line that do not fit. settled: takes what
-    other options say from the options given. foreign: other names of options. too_many: why there are no more
-    arguments.
+    other options say from the options given. of_file: returns ours from a configuration file that may have another
+    program's names of options. too_many: why there are no more arguments.
     """
 
     story: Callable[[Session], Any]
@@ -81,7 +72,7 @@ class Command:
     works: Callable[[Any], bool] = field(default=lambda options: not getattr(options, "dry_run", False))
     check: Callable[[Any, Mapping[str, Any]], None] | None = None
     settled: Callable[[Mapping[str, Any], type[Values]], dict[str, Any]] | None = None
-    foreign: ForeignNames | None = None
+    of_file: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     too_many: str = ""
 
     @cached_property

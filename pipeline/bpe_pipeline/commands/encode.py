@@ -4,20 +4,22 @@ What the shards hold depends on corpus, tokenizer and options alone: not on work
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
+from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands.named_tokenizer import used_of
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
+from bpe_pipeline.run.directory import LOG
 from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.patterns import slowness
@@ -34,6 +36,8 @@ from bpe_pipeline.shards.road import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+_NAMED = 3  # files of others in a warning
 
 
 def encode_with(
@@ -79,7 +83,24 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
                 )
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             encoding.remove_working()
+            warn_of_others(runner, encoding, corpus)
         return summary_of(runner, output, corpus)
+
+
+def warn_of_others(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> None:
+    """Warn where a finished directory of shards holds files of others, such as shards that no manifest lists."""
+    directory, names = encoding.directory, corpus.file_names()
+    own = {directory.kind.manifest, RESULT, LOG, "parts", *names, *(name.partition("/")[0] for name in names)}
+    found = [] if encoding.single else directory.names_in(directory.location)
+    for split in sorted({name.partition("/")[0] for name in names if "/" in name and not encoding.single}):
+        found += [f"{split}/{name}" for name in directory.names_in(directory / split)]
+    others = [name for name in found if name not in own and not name.startswith(".")]
+    if others:
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        runner.warn(
+            f"{directory} also holds {', '.join(others[:_NAMED])}{more}, which is no part of these shards: what reads "
+            "all files there reads it, too; remove it, or choose another --output"
+        )
 
 
 def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> EncodingSummary:
@@ -152,6 +173,8 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
     written, index, layout = write_shards(runner, encoding, model, options, accept)
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
+    if holds_out(asked):
+        refuse_empty_side(asked, written, documents)
     for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
         runner.warn(warning)
     return saved_result(
@@ -164,8 +187,23 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         separator=separator,
         separator_id=model.id_of(separator),
         pack=None if layout.documents else asked["pack"],
+        held_out_from=encoding.plan.held_out_from,
         order={name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
         index=tuple(index),
+    )
+
+
+def refuse_empty_side(asked: Mapping[str, Any], written: Sequence[ShardFacts], documents: int) -> None:
+    """Raise `InputError` if the shards of training, or of validation, have no tokens."""
+    tokens = {split: sum(one.tokens for one in written if (one.split is None) == split) for split in (True, False)}
+    if all(tokens.values()):
+        return
+    row, share = asked["sequence_length"], f"--val-fraction {asked['val_fraction']}"
+    side, other = ("validation", "a larger") if tokens[True] else ("training", "a smaller")
+    what = f"the {format_count(documents, 'documents')} of this corpus" if row is None else f"rows of {row:,} tokens"
+    raise InputError(
+        f"{share} leaves nothing for {side} of {what}: give {other} share{'' if row is None else ' or shorter rows'}, "
+        "or name what separates documents with --split-at when the tokenizer is trained"
     )
 
 

@@ -23,9 +23,9 @@ from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_resul
 from bpe_pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
 from bpe_pipeline.storage import Location, names_in
 from bpe_pipeline.storage.holders import parts_of
-from bpe_pipeline.tokenizer.chat_templates import CHAT_TEMPLATES
 from bpe_pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
+from bpe_pipeline.tokenizer.named_templates import NAMES, named_template
 
 _OF_TEXT = ("text_tokens", "text_bytes", "bytes_per_token")  # without special tokens
 
@@ -122,7 +122,7 @@ def _parts(directory: Directory) -> dict[str, Any]:
 def _tokenizer(path: Location) -> dict[str, Any]:
     model, home = load_model(path), tokenizer_home(path)
     vocabulary, jinja = model.vocabulary, None if model.chat_template is None else model.chat_template.jinja
-    known = {one.jinja: name for name, one in CHAT_TEMPLATES.items()}
+    known = {named_template(name).jinja: name for name in NAMES}
     names = [name for name in names_in(home) if name in {*FILE_NAMES, path.name}]
     return {
         "tokenizer": str(path if path.is_file() else home),

@@ -50,7 +50,7 @@ def _text(message: Message, name: str) -> str:
 
 
 class ChatFormat:
-    """Llama 3's chat format, or that of a tokenizer's chat template (then jinja2 is needed).
+    """Llama 3's chat format, or that of a tokenizer's chat template.
 
     Llama 3's: header marks around the role, a blank line, content without outer white space, <|eot_id|>.
 

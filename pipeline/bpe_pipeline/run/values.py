@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf", "token-bytes")
-TOOL_FORMATS = ("default", "llama3", "qwen", "mistral")
 SPECIAL_TOKENS_IN_TEXT = ("tokens", "text", "refuse")
 PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
 _MAX_WEIGHT = 10**18  # of its numerator and denominator

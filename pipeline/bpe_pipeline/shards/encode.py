@@ -112,9 +112,6 @@ def _published(
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Give all finished shards their names; returns their facts, and the files of the format."""
     shards = {split: list(by_split[split]) for split in (place.splits if written.documents else ["train"])}
-    if len(shards) > 1:
-        ids = (sum(facts.tokens for facts in of_split) for of_split in shards.values())
-        warn_of_empty(runner, encoding.options, format_count(written.documents, "documents"), ids)
     named = named_shards(encoding, place.layout, {split: len(of_split) for split, of_split in shards.items()})
     moves = []
     for split, of_split in shards.items():

@@ -62,7 +62,8 @@ class EncodedCorpus:
     locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
-    options that changed the order of the corpus; index: what the format adds to the directory. made_by: the
+    options that changed the order of the corpus; held_out_from: the file and the byte in it from which on all text is
+    validation's, where no hash of documents decides; index: what the format adds to the directory. made_by: the
     extension that made rows which are not documents of a corpus; about: what it stores of them.
     """
 
@@ -84,6 +85,7 @@ class EncodedCorpus:
     row_tokens: int | None = None
     pack: str | None = None
     order: dict[str, Any] | None = None
+    held_out_from: tuple[str, int] | None = None
     index: tuple[FileFacts, ...] = ()
     made_by: str | None = None
     about: dict[str, Any] = field(default_factory=dict)

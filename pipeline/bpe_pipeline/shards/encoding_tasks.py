@@ -160,6 +160,7 @@ def corpus_stage(
         model=runner.executor.broadcast(packed(model)),
         tokenizer=encoding.options["tokenizer"],
         cache_bytes=workers.cache_bytes,
+        held_out_from=encoding.plan.held_out_from,
     )
     return encoding_stage(encoding, encode_chunk, task, workers.grant)
 

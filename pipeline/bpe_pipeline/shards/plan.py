@@ -37,6 +37,7 @@ from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoding_tasks import dtype_of, separating_tokens, separator_of
 from bpe_pipeline.shards.formats import shard_format, single_formats
+from bpe_pipeline.shards.last_share import holding_out_last
 from bpe_pipeline.shards.manifest import Encoding
 from bpe_pipeline.storage import named
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
@@ -136,8 +137,8 @@ def require_fitting_format(options: EncodeOptions) -> None:
     if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
     output, name = options.output, options.shard_format
-    single = None if output is None else output.name.rpartition(".")[2]
-    if output is not None and single in single_formats() and not output.is_dir():
+    stem, _, single = ("" if output is None else output.name).rpartition(".")
+    if output is not None and stem and single in single_formats() and not output.is_dir():
         raise UsageError(
             f"--output {output} names a file: give its directory with --single --shard-format {single}, which writes "
             f"train.{single} there, and val.{single} with --val-fraction"
@@ -235,4 +236,6 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
             special_tokens=cutting.special_tokens if cuts else (),
             separator=separator.encode() if cuts else b"",
         )
-    return Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    plan = Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    share = getattr(options, "val_fraction", None)
+    return holding_out_last(plan, cutting, separator.encode(), share) if share else plan

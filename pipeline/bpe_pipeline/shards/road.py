@@ -33,7 +33,7 @@ from bpe_pipeline.shards.finish import ShardPlace
 from bpe_pipeline.shards.in_turn import blocks_in_turn
 from bpe_pipeline.shards.journal import DEALING, WRITING, Journal, Position
 from bpe_pipeline.shards.manifest import JOURNAL, Encoding, holds_out
-from bpe_pipeline.shards.route import HeldOut, InOrder, Shuffled, bucket_name, hash_held_out
+from bpe_pipeline.shards.route import HeldOut, InOrder, LastShare, Route, Shuffled, bucket_name, hash_held_out
 from bpe_pipeline.shards.sort import LEAST_SORT_BYTES, SortTask, bits_of, memory_of, sort_bucket
 from bpe_pipeline.shards.split_writer import SplitWriter
 from bpe_pipeline.shards.writer import BucketWriter, NotAsWritten, ShardWriter, Sinks
@@ -73,9 +73,9 @@ class Road:
 
     def _dealt(self, position: Position) -> Position:
         """Deal all documents out; returns the position where the buckets are to be sorted."""
-        bits = bits_of(self.encoding.plan.bytes)
-        route = Shuffled(self.encoding.options["seed"], self.place.layout.id_bytes, bits)
-        buckets = {bucket_name(number): BucketWriter(self._bucket(number)) for number in range(1 << bits)}
+        plan, id_bytes = self.encoding.plan, self.place.layout.id_bytes
+        route = Shuffled(self.encoding.options["seed"], id_bytes, self._bits, plan.held_out)
+        buckets = {bucket_name(number): BucketWriter(self._bucket(number)) for number in range(self._bucket_count)}
         with ShardWriter(self._journal, route, Sinks(buckets, {}, self.place.seal), position) as writer:
             if not position.ended:
                 with closing(self._chunks(position.source)) as made:
@@ -86,19 +86,38 @@ class Road:
         """Write all ids into the open shard of each split."""
         place, options = self.place, self.encoding.options
         self._require_files(position)
-        held_out = hash_held_out(options), place.layout.id_bytes, place.directory
-        route = HeldOut(*held_out) if holds_out(options) else InOrder()
         splits = {
             split: SplitWriter(partial(place.bucket, split), place.rows, place.most, place.most_row)
             for split in place.splits
         }
-        with ShardWriter(self._journal, route, Sinks({}, splits, place.seal), position) as writer:
+        with ShardWriter(self._journal, self._route(), Sinks({}, splits, place.seal), position) as writer:
             if position.ended:
                 self.runner.skip(ENCODING_STAGE)
                 return position
             sources = self._sorted(writer, position.dealt) if options["shuffle"] else self._chunks(position.source)
             with closing(sources) as made:
                 return writer.write(made)
+
+    def _route(self) -> Route:
+        """Return the route to the splits."""
+        place, options, held_out = self.place, self.encoding.options, self.encoding.plan.held_out
+        if held_out:
+            return LastShare(1 << self._bits if options["shuffle"] else held_out)
+        if holds_out(options):
+            return HeldOut(hash_held_out(options), place.layout.id_bytes, place.directory)
+        return InOrder()
+
+    @property
+    def _sets(self) -> int:
+        return 2 if self.encoding.plan.held_out else 1
+
+    @property
+    def _bits(self) -> int:
+        return bits_of(self.encoding.plan.bytes, self._sets)
+
+    @property
+    def _bucket_count(self) -> int:
+        return self._sets << self._bits
 
     def _require_files(self, position: Position) -> None:
         """Raise `NotAsWritten` unless closed shards, and buckets that are to be sorted, are as the journal says."""
@@ -125,7 +144,8 @@ class Road:
             return
         done = sum(chunk.bytes for chunk in plan.chunks[:first])
         workers = encoding_workers(self.runner.broker, self.runner.workers, self.model, len(plan.chunks)).in_order()
-        task = task_of(ShardsTask, self.model, self.options, workers)
+        held_out_from = plan.held_out_from
+        task = task_of(ShardsTask, self.model, self.options, workers, held_out_from=held_out_from)
         with self.runner.reporting(ENCODING_STAGE, plan.bytes, "bytes", done, kept="encoded") as advance:
             yield from ids_by_threads(self.model, task, plan, workers, first, advance)
         _core.give_back_memory()
@@ -148,7 +168,7 @@ class Road:
 
     def _buckets(self, dealt: Mapping[str, Extent]) -> list[Extent]:
         """Return the extents of all buckets, in order."""
-        return [dealt.get(bucket_name(number), Extent()) for number in range(1 << bits_of(self.encoding.plan.bytes))]
+        return [dealt.get(bucket_name(number), Extent()) for number in range(self._bucket_count)]
 
     def _sorted(self, writer: ShardWriter, dealt: Mapping[str, Extent]) -> Generator[Made, None, None]:
         """Yield the blocks of each bucket; one that the journal needs no more is removed."""
@@ -159,7 +179,7 @@ class Road:
         total, removed = sum(extent.ids for extent in buckets), first
 
         def task_of_bucket(number: int) -> SortTask:
-            return SortTask(self._bucket(number), buckets[number], bits_of(self.encoding.plan.bytes), grant.bytes)
+            return SortTask(self._bucket(number), buckets[number], self._bits, grant.bytes)
 
         done = sum(extent.ids for extent in buckets[:first])
         with self.runner.reporting(ORDERING_STAGE, total, "tokens", done) as advance:

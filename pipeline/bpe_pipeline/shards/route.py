@@ -1,17 +1,20 @@
 """Which bucket each document goes to: a pure function of its ids, its number in the corpus, and the seed.
 
-In the order of the corpus there is one bucket, `train`; with validation there are two. To shuffle documents, their sort
-keys are hashes of their numbers: they are dealt out by the top bits of the keys, and the buckets are sorted in turn.
+In the order of the corpus there is one bucket, `train`; with validation there are two: a hash of its ids decides where
+a document goes or, in a corpus of few documents, whether it is in the last share of the text. To shuffle documents,
+their sort keys are hashes of their numbers: they are dealt out by the top bits of the keys, and the buckets are sorted
+in turn.
 """
 
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from bpe_pipeline import _core
 from bpe_pipeline.shards.blocks import IdBlock
@@ -24,11 +27,19 @@ Routed = Iterator[tuple[str, IdBlock, int]]
 """A bucket, what it gets, and the position of the first id as the ends are counted."""
 
 
+class Start(NamedTuple):
+    """Where a block starts: its source, the position there of its first id, and the number of its first document."""
+
+    source: int
+    id: int
+    document: int
+
+
 class Route(Protocol):
     """Passes blocks of ids on to buckets."""
 
-    def buckets(self, block: IdBlock, first: int, number: int) -> Routed:
-        """Yield what each bucket gets of a block. first: position of its first id; number: of its first document."""
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield what each bucket gets of a block that starts there."""
 
     def end(self) -> Routed:
         """Yield what each bucket gets of a document that has no end, after the last block."""
@@ -43,9 +54,9 @@ class Route(Protocol):
 class InOrder:
     """Everything goes to training."""
 
-    def buckets(self, block: IdBlock, first: int, number: int) -> Routed:  # noqa: ARG002 - a route's
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
         """Yield the block."""
-        yield "train", block, first
+        yield "train", block, at.id
 
     def end(self) -> Routed:
         """Yield nothing: nothing waits."""
@@ -59,21 +70,33 @@ class InOrder:
         """Do nothing."""
 
 
+@dataclass(frozen=True)
+class LastShare(InOrder):
+    """All that is in the last sources goes to validation: from this one on, before which a document ends."""
+
+    source: int
+
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield the block."""
+        yield "validation" if at.source >= self.source else "train", block, at.id
+
+
 class Shuffled(InOrder):
     """Documents go to `2 ** bits` buckets by their sort keys; what they get are ids and entries.
 
-    skip: bits of the keys that are the same in all documents.
+    held_out: the source from which on documents go to as many other buckets; 0: there are none.
     """
 
-    def __init__(self, seed: int, id_bytes: int, bits: int) -> None:
+    def __init__(self, seed: int, id_bytes: int, bits: int, held_out: int) -> None:
         self._key = int.from_bytes(hashlib.sha256(f"{seed} 0".encode()).digest()[:8], "little")
-        self._id_bytes, self._bits = id_bytes, bits
+        self._id_bytes, self._bits, self._held_out = id_bytes, bits, held_out
 
-    def buckets(self, block: IdBlock, first: int, number: int) -> Routed:
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
         """Yield the ids and entries of each bucket."""
-        entries = _core.entries_of(len(block.ids), block.ends, first, self._key, number)
+        entries = _core.entries_of(len(block.ids), block.ends, at.id, self._key, at.document)
+        others = 1 << self._bits if 0 < self._held_out <= at.source else 0
         for bucket, part in dealt(IdBlock(block.ids, entries), self._id_bytes, 0, self._bits):
-            yield bucket_name(bucket), part, 0
+            yield bucket_name(others + bucket), part, 0
 
 
 def bucket_name(bucket: int) -> str:
@@ -103,9 +126,9 @@ class HeldOut:
         self._below, self._id_bytes, self._state = below, id_bytes, 0
         self._begun = SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115 - a document without its end
 
-    def buckets(self, block: IdBlock, first: int, number: int) -> Routed:  # noqa: ARG002 - a route's
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
         """Yield the documents that end in the block."""
-        ids, ends = block
+        (ids, ends), first = block, at.id
         hashes, self._state = _core.hash_documents(ids, ends, self._id_bytes, first, self._state)
         done = start = 0
         for below, documents in groupby(map(self._below.__gt__, hashes)):

@@ -28,9 +28,9 @@ _AT_ONCE = 1 << 20  # ids
 LEAST_SORT_BYTES = 48 << 20  # with which a bucket of any size is dealt out again
 
 
-def bits_of(corpus_bytes: int) -> int:
-    """Return how many bits of the keys name the buckets of a corpus of that many bytes."""
-    return min(max(corpus_bytes // _BUCKET_BYTES, 1).bit_length(), MOST_BITS)
+def bits_of(corpus_bytes: int, sets: int) -> int:
+    """Return how many bits of the keys name the buckets of a corpus of that many bytes. sets: of buckets, 1 or 2."""
+    return min(max(corpus_bytes // _BUCKET_BYTES, 1).bit_length(), MOST_BITS - sets + 1)
 
 
 @dataclass(frozen=True)

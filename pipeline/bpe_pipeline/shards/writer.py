@@ -14,7 +14,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.shards.blocks import IdBlock, Made, Rest
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
 from bpe_pipeline.shards.journal import DEALING, Journal, Position
-from bpe_pipeline.shards.route import Route, Routed
+from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.shards.split_writer import ClosedShard, SplitWriter
 
 _PAUSE_S, _MOST_UNSAVED_BYTES = 1.0, 64 << 20  # between two states of the journal
@@ -156,7 +156,7 @@ class ShardWriter:
 
     def _add(self, block: IdBlock) -> None:
         first = self._ids
-        self._pass_on(self._route.buckets(block, first, self._documents))
+        self._pass_on(self._route.buckets(block, Start(self._source, first, self._documents)))
         self._ids += len(block.ids)
         self._ends += len(block.ends)
         self._documents += len(block.ends)

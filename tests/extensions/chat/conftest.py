@@ -32,9 +32,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     listed: dict[str, dict[str, Any]] = {"a": {"file_name": "rows.jsonl", "formatting": "sharegpt"}}
     listed |= {"b": {**listed["a"], "file_name": "rows.json"}, "bad": {"file_name": "bad.jsonl"}}
     write_lines(home / "bad.jsonl", [{"instruction": "a", "output": "b"}])
-    listed |= {"more": {**listed["a"], "num_samples": 600}, "link": {**listed["a"], "file_name": "link.jsonl"}}
+    listed |= {"link": {**listed["a"], "file_name": "link.jsonl"}}
     (home / "link.jsonl").symlink_to("rows.jsonl")
-    files = {"bad.csv": b"instruction,output\na,b\na,b,c\n", "cut.json": b'[{"instruction": "a"}', "a.txt": b"low"}
+    files = {"rows.csv": b"instruction,output\na,b\n", "cut.json": b'[{"instruction": "a"}', "a.txt": b"low"}
     files |= {"other.jsonl": b'{"body": "low"}', "lost.jsonl": b'{"messages": 5}'}
     files |= {
         "size.json": b'{"val_size": 3}',

@@ -1,31 +1,17 @@
-"""Rows to conversations: the recorded cases of LLaMA-Factory, and openai rows with calls of tools."""
+"""Rows to conversations: the recorded cases of LLaMA-Factory, other forms of rows, and why rows are dropped."""
 
 from typing import Any
 
 import pytest
-from chat_cases import cases, conversation, dialog
+from chat_cases import cases, conversation, dialog, turns
 
 import bpe_pipeline
 from bpe_pipeline import compat
-from bpe_pipeline.corpus.skipped_or_altered import KINDS
-from bpe_pipeline.extensions.chat.align import ALPACA_COLUMNS, MESSAGES, aligned, check_messages
+from bpe_pipeline.extensions.chat.align import dialog_of
 from bpe_pipeline.extensions.chat.kinds import DroppedError
 
-TAGS = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
-F = {"name": "f", "arguments": "{}"}
-
-
-def turns(*said: str | None) -> list[dict[str, Any]]:
-    return list(dialog(*said)["messages"])
-
-
-def asked(**answer: Any) -> list[dict[str, Any]]:
-    return [*turns("Hi"), {"role": "assistant", **answer}]
-
-
-def calls(arguments: Any) -> list[dict[str, Any]]:
-    """A call of a tool."""
-    return [{"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}]
+CALL = {"name": "f", "arguments": {"x": 1}}
+TOOL = {"type": "function", "function": {"name": "f"}}
 
 
 def test_recorded_cases_are_equal() -> None:
@@ -39,129 +25,104 @@ def test_recorded_cases_are_equal() -> None:
                 compat.align_chat(*arguments)
 
 
-def test_history_comes_first() -> None:
-    row = {"instruction": "c", "output": "d", "history": [["a", "b"]], "system": None}
-    columns = {"prompt": "instruction", "response": "output", "history": "history", "system": "system"}
-    aligned = compat.align_chat(row, columns=columns)
-    assert [message["content"] for message in aligned["messages"]] == ["a", "b", "c", "d"]
-    assert aligned["system"] == ""
-
-
-def test_calls_and_answers_of_tools_in_openai_rows() -> None:
+def test_messages_of_openai_stay_as_they_are() -> None:
     messages = [
-        {"role": "system", "content": "S"},
-        *asked(content="", tool_calls=calls({"x": 1})),
-        *({"role": "tool", "content": answer} for answer in "12"),
-        {"role": "assistant", "content": "Ho"},
+        {"role": "developer", "content": "Be."},
+        {"role": "user", "content": [{"type": "text", "text": "low"}], "name": "Ann"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": CALL}]},
+        {"role": "tool", "tool_call_id": "1", "content": "7"},
+        {"role": "critic", "content": "?", "reasoning_content": "why"},
     ]
-    columns = {"messages": "messages", "tools": "tools"}
-    aligned = compat.align_chat({"messages": messages, "tools": [{"name": "f"}]}, "openai", columns)
-    assert (aligned["system"], aligned["tools"]) == ("S\n", '[{"name": "f"}]')
-    assert aligned["messages"] == [
-        {"role": "user", "content": "Hi"},
-        {"role": "function", "content": '[{"name": "f", "arguments": {"x": 1}}]'},
-        {"role": "observation", "content": "1\n</tool_response>\n<tool_response>\n2"},
-        {"role": "assistant", "content": "Ho"},
+    more = {"documents": [{"title": "t"}], "chat_template_kwargs": {"enable_thinking": False}, "tools": [TOOL]}
+    assert dialog_of({"messages": messages, "label": "sports", **more}) == {"messages": messages, **more}
+    assert dialog_of({"messages": messages}, "openai", None, {"role_tag": "role"}) == {"messages": messages}
+
+
+def test_a_row_shows_what_it_has() -> None:
+    pair = turns("low", "er")
+    rows = [
+        {"conversations": pair, "messages": None},
+        {"conversations": [{"from": "human", "value": "low"}, {"from": "assistant", "value": "er"}]},
+        {"instruction": "low", "output": "er"},
+        {"instruction": "low", "output": "er", "messages": None, "input": "", "history": None},
     ]
+    assert [dialog_of(row) for row in rows] == [{"messages": pair}] * 4
+    row = {"instruction": "low", "input": "the", "output": "er", "history": [["a", "b"]], "system": "S"}
+    system = {"role": "system", "content": "S"}
+    assert dialog_of(row) == {"messages": [system, *turns("a", "b"), *turns("low\nthe", "er")]}
+    assert dialog_of({"messages": [{**system, "content": ""}, *pair], "system": "S"})["messages"][0]["content"] == ""
 
 
-def test_calls_of_tools_need_no_tag_and_texts_next_to_them_are_counted() -> None:
-    row = {"messages": asked(content="", tool_calls=calls({}))}
-    for more, roles in (({"observation_tag": "tool", "system_tag": "system"}, ["user", "function"]), ({}, [])):
-        found = compat.align_chat(row, "openai", {"messages": "messages"}, {**TAGS, **more})
-        assert [message["role"] for message in found["messages"]] == roles
-    aligned = compat.align_chat({"messages": asked(content="So:", tool_calls=calls("{}"))}, "messages")
-    assert aligned["texts_next_to_calls"] == 1
-    assert aligned["messages"][1] == {"role": "function", "content": '[{"name": "f", "arguments": {}}]'}
+@pytest.mark.parametrize("tools", ['[{"name": "f"}]', '{"name": "f"}', ['{"name": "f"}'], '"[{\\"name\\": \\"f\\"}]"'])
+def test_tools_are_objects_or_json(tools: Any) -> None:
+    assert dialog_of({"messages": turns("low", "er"), "tools": tools})["tools"] == [{"name": "f"}]
 
 
-BROKEN: dict[str, list[Any]] = {
-    "the messages are not a list of messages": ["Hi", [1, 2], [None], [{"role": ["user"], "content": "Hi"}]],
-    "a message has an unknown role": [[{"content": "Hi"}, {"role": "assistant", "content": "Ho"}]],
-    "not pairs of a question and an answer": [
-        *([], turns("a"), turns("a", "b")[::-1], turns("a", "b", "c"), [*turns("a"), *turns("a", "b")]),
-        [*turns("a", "b"), {"role": "system", "content": "S"}, turns("", "")[1]],
+def called(content: Any) -> dict[str, Any]:
+    said = {"human": "low", "function_call": content, "observation": "7", "gpt": "er"}
+    return {"conversations": [{"from": role, "value": text} for role, text in said.items()]}
+
+
+def test_calls_of_sharegpt_are_those_of_openai() -> None:
+    for content in ('{"name": "f", "arguments": {"x": 1}}', '[{"name": "f", "arguments": {"x": 1}}]'):
+        messages = dialog_of(called(content))["messages"]
+        assert messages[1] == {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"type": "function", "function": CALL}],
+        }
+        assert messages[2] == {"role": "tool", "content": "7"}
+
+
+PAIR = turns("a", "b")
+DROPPED: dict[str, list[dict[str, Any]]] = {
+    "conversations_not_listed": [
+        *({"messages": messages} for messages in ("Hi", [1, 2], [None])),
+        *({"instruction": "a", "output": "b", "history": history} for history in ("text", [{"a": "b"}], [[1, 2]], 5)),
     ],
-    "a content is missing or not text": [
-        *(asked(content=content) for content in (None, [{"type": "image_url"}], [{"type": "text", "text": 1}])),
-        asked(),
+    "conversations_of_unknown_role": [
+        *({"messages": [{"content": "Hi"}]}, {"messages": [{"role": ["user"], "content": "Hi"}]}),
     ],
-    "calls of them, are malformed": [
-        asked(content=None, tool_calls=broken)
-        for broken in (calls("{"), calls("1"), [{"function": {"name": "f"}}], "f")
+    "conversations_dropped": [
+        {"instruction": "a", "output": None},
+        *(
+            {"conversations": [{"from": role, "value": "a"} for role in roles.split()]}
+            for roles in ("human", "gpt human")
+        ),
     ],
-    "": [
-        *(asked(content="", tool_calls=[]), asked(content=None, tool_calls=calls("{}"))),
-        *(asked(content=None, function_call=F), asked(content="Ho", tool_calls=None)),
+    "conversations_without_content": [
+        *({"instruction": "a", "input": given, "output": "b"} for given in (["a"], {"k": 1}, 0)),
+        *({"instruction": "a", "output": 5}, {"messages": PAIR, "system": 5}),
+        {"conversations": [{"from": "human", "value": None}, {"from": "gpt", "value": "a"}]},
+    ],
+    "conversations_of_malformed_tools": [
+        *({"messages": PAIR, "tools": tools} for tools in ("[5]", "{}x", ["f"], 5, '"f"')),
+        *map(called, ("no JSON", '[{"name": "f"}]', "[]")),
+    ],
+    "conversations_of_unknown_columns": [{"text": "a"}, {"data": [{"messages": PAIR}]}],
+    "conversations_not_trained_on": [
+        {**marks, "messages": PAIR} for marks in ({"weight": 0}, {"train": False}, {"trainable": "false"})
+    ],
+    "conversations_not_understood": [
+        *({**marks, "messages": PAIR} for marks in ({"weight": 0.3}, {"label": False}, {"label": "True"})),
+        *({name: ["a"], "messages": PAIR} for name in ("images", "videos", "audios", "chosen", "rejected")),
+        {"messages": PAIR, "weight": 1, "train": False},
     ],
 }
 
 
-@pytest.mark.parametrize(("messages", "reason"), [(broken, reason) for reason in BROKEN for broken in BROKEN[reason]])
-def test_each_broken_row_has_its_reason(messages: Any, reason: str) -> None:
-    row = {"messages": messages}
-    assert bool(compat.align_chat(row, "messages")["messages"]) == (not reason)
-    try:
-        check_messages(aligned(row, "messages", None, None)["messages"])
-        found = ""
-    except DroppedError as error:
-        found = KINDS[error.kind]
-    assert reason in found
-    assert bool(reason) == bool(found)
+@pytest.mark.parametrize(("kind", "row"), [(kind, row) for kind in DROPPED for row in DROPPED[kind]])
+def test_a_row_that_is_no_conversation_has_its_reason(kind: str, row: dict[str, Any]) -> None:
+    with pytest.raises(DroppedError) as raised:
+        dialog_of(row)
+    assert raised.value.kind == kind
+    if kind != "conversations_of_unknown_columns":
+        assert compat.align_chat(row)["messages"] == []
 
 
-NO_TURNS = ("text", turns("a"), turns("a", None), turns("a", "b")[::-1], [*turns("a"), *turns("b")])
-
-
-@pytest.mark.parametrize(
-    ("row", "formatting"),
-    [
-        ({"instruction": "a", "input": "", "output": None}, "alpaca"),
-        ({"instruction": "a", "input": "", "output": "b", "history": [["a"]]}, "alpaca"),
-        ({"messages": asked(content=None)}, "openai"),
-        *(({"conversations": messages}, "sharegpt") for messages in NO_TURNS),
-        ({"conversations": [*turns("a"), {"role": "critic", "content": None}]}, "sharegpt"),
-    ],
-)
-def test_a_row_without_an_answer_in_its_turn_has_no_messages(row: dict[str, Any], formatting: str) -> None:
-    columns = None if "history" not in row else {**ALPACA_COLUMNS, "history": "history"}
-    assert compat.align_chat(row, formatting, columns, TAGS if formatting == "sharegpt" else None)["messages"] == []
-
-
-def test_a_missing_tag_or_formatting_is_named() -> None:
-    for name, reason in (("sharegpt", "'from', which is its role_tag"), ("vicuna", "one of alpaca, sharegpt, openai")):
-        with pytest.raises(bpe_pipeline.PipelineError, match=reason):
-            compat.align_chat({"conversations": [{"role": "user"}]}, name)
-
-
-def test_every_row_shows_its_own_columns() -> None:
-    rows = [
-        {"instruction": "low", "output": "er"},
-        {"instruction": "low", "output": "er", "messages": None, "input": "the", "system": "S", "label": True},
-        {"conversations": turns("low", "er"), "label": "sports", "tools": [{"name": "f"}]},
-        {"conversations": [{"from": "user", "value": "low"}, {"from": "assistant", "value": "er"}]},
-        {"instruction": "low", "output": "er", "history": '[["a", "b"]]'},
-        {"messages": None, "conversations": turns("low", "er")},
-    ]
-    found = [aligned(row, MESSAGES, None, None) for row in rows]
-    assert [one["messages"] for one in found] == [
-        turns("low", "er"),
-        turns("low\nthe", "er"),
-        turns("low", "er"),
-        turns("low", "er"),
-        [*turns("a", "b"), *turns("low", "er")],
-        turns("low", "er"),
-    ]
-    assert [(one["system"], one["tools"]) for one in found[:3]] == [("", ""), ("S", ""), ("", '[{"name": "f"}]')]
-
-
-def test_advice_and_reasons_name_what_a_row_has() -> None:
-    reasons = {}
-    messages = [{"from": "ai", "value": "a"}]
-    for row in ({"data": [{"messages": messages}]}, {"conversation": messages}, {"messages": messages}):
-        with pytest.raises(DroppedError) as raised:
-            aligned(row, MESSAGES, None, None)
-        reasons[next(iter(row))] = raised.value.detail
-    assert "jq -c '.data[]' FILE" in reasons["data"]
-    assert reasons["conversation"] == "columns conversation"
-    assert reasons["messages"] == "role 'ai'"
+def test_a_formatting_that_is_unknown_is_refused() -> None:
+    for arguments in (("vicuna",), (None, {"messages": "messages"})):
+        with pytest.raises(bpe_pipeline.UsageError, match="one of alpaca, sharegpt, openai"):
+            compat.align_chat(dialog("a", "b"), *arguments)
+    with pytest.raises(bpe_pipeline.InputError, match="unknown_columns"):
+        compat.align_chat({"text": "a"})

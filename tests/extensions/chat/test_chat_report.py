@@ -1,21 +1,19 @@
-"""The report on rows of chat data: lengths, what a cutoff cuts, what is trained on."""
+"""The report on rows of chat data: lengths, what a cutoff cuts, what is trained on; their text."""
 
 import json
+import re
 from collections import Counter
 from operator import ne as unlike
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chat_cases import encode_rows, read_rows, small_tokenizer
+from chat_cases import dialog, encode_rows, read_rows, small_tokenizer, write_lines
 from command import refused, run, succeeded
 
 import bpe_pipeline
 from bpe_pipeline import compat
 from bpe_pipeline.extensions.chat.encode import encode_chat
-from bpe_pipeline.extensions.chat.lengths import Conversations
-from bpe_pipeline.extensions.chat.page import ChatReport
-from bpe_pipeline.reports.figure import Figure
-from bpe_pipeline.reports.figure_files import drawn
 
 
 @pytest.fixture(scope="module")
@@ -46,23 +44,18 @@ def test_info_says_what_is_dropped_and_cut(home: Path, cut: Path) -> None:
     assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens: median {median}, 90th percentile " in shown
 
 
-def test_lengths_and_trained_shares_are_stored(home: Path, cut: Path) -> None:
+def test_lengths_are_stored(home: Path, cut: Path) -> None:
     about = json.loads((cut / "shards.json").read_text())["about"]
     whole = [len(row["labels"]) for row in _in_memory(home, 10_000)]
     assert max(whole) < 1024
     lengths = Counter(length if length < 512 else length + length % 2 for length in whole)  # to nine binary digits
     assert (about["cut_off"], about["lengths"]) == (50, [[*pair] for pair in sorted(lengths.items())])
-    labels = [row["labels"] for row in _in_memory(home, 50)]
-    shares = Counter(20 * (len(row) - row.count(-100)) // len(row) for row in labels)
-    assert about["trained_on"] == [[5 * share, count] for share, count in sorted(shares.items())]
 
 
-def test_a_report_is_the_same_as_text_as_json_and_in_python(cut: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    shown = succeeded(run("report", cut, "--output", page)).stdout
-    assert str(bpe_pipeline.report(cut)) == shown.rstrip("\n")
-    assert json.loads(page.with_suffix(".json").read_text()) == json.loads(run("report", cut, "--json").stdout)
-    assert "Lengths of the conversations" in page.read_text()
+def test_a_report_is_the_same_as_text_as_json_and_in_python(cut: Path) -> None:
+    report = bpe_pipeline.report(cut)
+    assert str(report) == succeeded(run("report", cut)).stdout.rstrip("\n")
+    assert json.loads(json.dumps(report.to_json())) == json.loads(run("report", cut, "--json").stdout)
 
 
 def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
@@ -74,59 +67,34 @@ def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
     assert "conversations dropped: not pairs of a question and an answer" in str(report)
 
 
-def test_figures_show_shares_of_all_conversations(cut: Path) -> None:
-    report = bpe_pipeline.report(cut)
-    [by_length, trained] = report.figures()
-    whole, over = (dict(series.points) for series in by_length.series)
-    assert max(map(float, whole)) < by_length.x.mark == 50 < min(map(float, over))
-    share = report["conversations"].cut_by(50)[1]
-    assert sum(map(float, over.values())) == pytest.approx(100 * share, abs=0.1)
-    assert sum(map(float, [*whole.values(), *over.values()])) == pytest.approx(100, abs=0.1)
-    assert sum(float(y) for _, y in trained.series[0].points) == pytest.approx(100, abs=0.1)
-    assert "data:image/svg" in report._repr_html_()
+def test_other_outputs_are_refused(cut: Path, tmp_path: Path) -> None:
+    for words in (("--figures", tmp_path), ("--held-out", tmp_path), ("--output", tmp_path / "a.html")):
+        assert f"has rows, not a tokenizer: leave out {words[0]}" in refused(run("report", cut, *words), 2)
 
 
-def test_figures_of_a_report_are_written(cut: Path, tmp_path: Path) -> None:
-    succeeded(run("report", cut, "--figures", tmp_path / "figures"))
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
-        *(f"{name}.{form}" for name in ("lengths", "trained-on") for form in ("svg", "pdf", "csv")),
-        "table-what-a-cutoff-truncates.csv",
-    }
-    assert "has rows, not a tokenizer: leave out --held-out" in refused(run("report", cut, "--held-out", tmp_path), 2)
+@pytest.mark.parametrize("words", [(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])
+def test_decode_marks_what_is_trained_on_and_info_says_how_much(home: Path, tmp_path: Path, words: Any) -> None:
+    rows = [dialog("the low", "lower"), dialog(" a\n", "\n b \n", "c", "d")]
+    write_lines(tmp_path / "rows.jsonl", rows)
+    succeeded(encode_rows(home, tmp_path / "rows", tmp_path / "rows.jsonl", *words))
+    text = succeeded(run("decode", "--mask", tmp_path / "rows", "--tokenizer", home / "tokenizer")).stdout
+    turns = (
+        "\u27e6\n b \n<|im_end|>\n\u27e7",
+        "<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n",
+        "\u27e6d<|im_end|>",
+    )
+    assert "\u27e6lower<|im_end|>\n\u27e7" in text
+    assert "".join(turns) in text
+    assert "<|pad|>" not in text
+    facts = bpe_pipeline.info(tmp_path / "rows")
+    trained = sum(int(number) for number in re.findall(r"row \d+: \d+ tokens, (\d+) trained on", text))
+    assert (facts["template"], facts["trained_on_tokens"]) == ("chatml", trained)
+    share = trained / (facts["tokens"] - facts["padded_tokens"])
+    assert f"{trained:,} ({share:.1%}" in succeeded(run("info", tmp_path / "rows")).stdout
 
 
-def _lengths_drawn(lengths: tuple[tuple[int, int], ...], cut_off: int) -> Figure:
-    conversations = Conversations(cut_off, lengths, ((95, 100),))
-    facts = {"conversations": conversations, "trained_on_tokens": 5, "tokens": 9, "padded_tokens": 0}
-    figure, _ = ChatReport({**facts, "shards": "a", "template": "b", "skipped_or_altered": []}).figures()
-    assert drawn(figure, "svg")
-    return figure
-
-
-@pytest.mark.parametrize(
-    ("lengths", "cut_off", "mark"),
-    [
-        (((7, 5),), 2048, None),  # nothing is near the cutoff
-        (((10, 96), (40, 4)), 100, None),
-        (((10, 90), (900, 9), (70_000, 1)), 1000, 1000),
-        (((1, 1), (3, 1)), 1, 1),
-    ],
-)
-def test_bars_of_lengths_are_few_and_add_up(lengths: tuple[tuple[int, int], ...], cut_off: int, mark: int) -> None:
-    figure = _lengths_drawn(lengths, cut_off)
-    points = [point for series in figure.series for point in series.points]
-    assert sum(float(y) for _, y in points) == pytest.approx(100)
-    assert len(points) <= 34
-    assert figure.x.mark == mark
-
-
-def test_a_bar_ends_at_the_cut_off() -> None:
-    whole, cut = _lengths_drawn(((1, 1), (3, 1)), 1).series
-    assert (whole.points[-1], cut.points) == ((0.5, 50), ((1.5, 0), (2.5, 50)))
-
-
-def test_the_longest_conversation_is_named_where_its_bar_is_the_last_one() -> None:
-    figure = _lengths_drawn(((10, 90), (900, 9), (70_000, 1)), 1000)
-    assert "up to 70,000" in figure.note
-    assert figure.x.ticks == ((0, "0"), (200, "200"), (400, "400"), (600, "600"), (800, "800"), (1016, ">1,000"))
-    assert "up to" not in _lengths_drawn(((10, 96), (40, 4)), 100).note
+def test_only_rows_of_chat_data_have_a_mask(home: Path, tmp_path: Path) -> None:
+    tokenizer = ("--tokenizer", home / "tokenizer")
+    succeeded(run("encode", home / "rows.jsonl", "--input-format", "text", *tokenizer, "-o", tmp_path / "out"))
+    assert "has no labels: --mask is for" in refused(run("decode", "--mask", tmp_path / "out", *tokenizer), 2)
+    assert "--mask shows rows of chat data" in refused(run("decode", "--mask", 5, *tokenizer), 2)

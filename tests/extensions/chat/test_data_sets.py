@@ -13,7 +13,6 @@ import bpe_pipeline
 from bpe_pipeline.corpus.listing import describe
 from bpe_pipeline.corpus.read_budget import ReadBudget
 from bpe_pipeline.executors import ignore
-from bpe_pipeline.extensions.chat.align import aligned
 from bpe_pipeline.extensions.chat.data_sets import DataSet, listed_data_sets
 from bpe_pipeline.extensions.chat.kinds import NOT_TRAINED_ON, DroppedError
 from bpe_pipeline.extensions.chat.rows import rows_of
@@ -28,11 +27,9 @@ from bpe_pipeline.extensions.chat.rows import rows_of
         ),
         ({"format": "sharegpt"}, "'format' is not understood; did you mean 'formatting'?"),
         ({"tags": {"role": "role"}}, "tags: 'role' is not understood; did you mean 'role_tag'?"),
-        ({"hf_hub_url": "a/b"}, "data set 'a' is not a local file (hf_hub_url): save it as a file"),
-        ({"ranking": True}, "data set 'a' is for preferences (ranking), which have two answers: name one"),
+        ({"hf_hub_url": "a/b"}, "data set 'a': 'hf_hub_url' is not understood; known are"),
         ({"formatting": "odd"}, "data set 'a': formatting 'odd' is none of alpaca, sharegpt, openai"),
         ({"tags": []}, "data set 'a': tags: [] is not of type dict"),
-        ({"num_samples": 0}, "data set 'a': num_samples must be a whole number from 1"),
     ],
 )
 def test_an_entry_that_is_not_understood_is_refused(entry: Any, message: str, tmp_path: Path) -> None:
@@ -47,17 +44,17 @@ def test_a_column_is_required_of_one_row_of_a_data_set(tmp_path: Path) -> None:
     path, unlimited = tmp_path / "rows.jsonl", ReadBudget(None, ignore)
     path.write_text('{"p": "a"}\n' * 1500 + '{"p": "a", "s": "S"}\n')
     columns: dict[str, str | None] = {"prompt": "p", "system": "s"}
-    DataSet("a", (), columns=columns).require_columns([describe(str(path))], unlimited)
+    DataSet("a", (), "alpaca", columns).require_columns([describe(str(path))], unlimited)
     with pytest.raises(bpe_pipeline.PipelineError, match="the column 'r', which data set a names; it has p, s"):
-        DataSet("a", (), columns={**columns, "response": "r"}).require_columns([describe(str(path))], unlimited)
+        DataSet("a", (), "alpaca", {**columns, "response": "r"}).require_columns([describe(str(path))], unlimited)
 
 
 def test_a_row_of_a_data_set_that_is_marked_is_not_trained_on(tmp_path: Path) -> None:
     columns: dict[str, str | None] = {"prompt": "p", "response": "r"}
-    data_set, path = DataSet("a", (), columns=columns), tmp_path / "rows.parquet"
+    data_set, path = DataSet("a", (), "alpaca", columns), tmp_path / "rows.parquet"
     pq.write_table(pa.Table.from_pylist([{"p": "a", "r": "bad", "train": False}, {"p": "a", "r": "b"}]), path)
     data_set.require_columns([describe(str(path))], ReadBudget(None, ignore))
     marked, plain = (row for row, _ in rows_of(describe(str(path)), data_set.names, ReadBudget(None, ignore)))
     with pytest.raises(DroppedError, match=NOT_TRAINED_ON):
-        aligned(marked, "alpaca", columns, None)
-    assert aligned(plain, "alpaca", columns, None)["messages"] == turns("a", "b")
+        data_set.dialog(marked)
+    assert data_set.dialog(plain)["messages"] == turns("a", "b")

@@ -1,14 +1,12 @@
 """`encode-chat`: recorded packing of LLaMA-Factory, and one answer however the work is cut or killed."""
 
-import csv
-import gzip
 import json
 import re
-from collections import Counter
+from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from chat_cases import (
     cases,
@@ -22,9 +20,6 @@ from chat_cases import (
 )
 from command import files_in, refused, run, succeeded
 from object_store import Store
-
-ALIGNED = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
-COLUMNS = {"messages": "messages", "system": "system"}
 
 
 def _files(directory: Path) -> dict[str, bytes]:
@@ -48,7 +43,7 @@ def test_recorded_packing_is_equal(tmp_path: Path) -> None:
         options, home = case["options"], tmp_path / str(number)
         recorded_tokenizer(case["tokenizer"]).save(home / "tokenizer")
         write_lines(home / "rows.jsonl", list(map(conversation, case["examples"])))
-        entry = {"file_name": "rows.jsonl", "formatting": "sharegpt", "columns": COLUMNS, "tags": ALIGNED}
+        entry = {"file_name": "rows.jsonl", "formatting": "openai"}
         (home / "dataset_info.json").write_text(json.dumps({"a": entry}))
         (home / "options.yaml").write_text(json.dumps({**options, "dataset_dir": str(home), "dataset": "a"}))
         common = ("--tokenizer", home / "tokenizer", "--output", home / "out")
@@ -86,20 +81,6 @@ def _ids(home: Path, output: Path) -> list[tuple[int, ...]]:
     return [tuple(row["input_ids"]) for row in read_rows(output)]
 
 
-def test_validation_may_be_drawn_at_random(home: Path, tmp_path: Path) -> None:
-    succeeded(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--config", home / "size.json"))
-    assert len(_splits(tmp_path / "out")[1]) == 3
-
-
-def test_rows_that_are_drawn_again_are_held_out_once(home: Path, tmp_path: Path) -> None:
-    listed = ("--dataset-info", home / "dataset_info.json", "--dataset", "more")
-    succeeded(encode_rows(home, tmp_path / "more", *listed, "--val-fraction", 0.2))
-    rows = Counter(_ids(home, tmp_path / "once"))
-    train, validation = map(Counter, _splits(tmp_path / "more"))
-    assert validation <= rows
-    assert not train <= rows
-
-
 def test_a_warning_says_that_all_conversations_are_held_out(home: Path, tmp_path: Path) -> None:
     done = succeeded(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", 0.999999))
     assert re.search(r"--val-fraction 0.999999 holds out all \d+ conversations, which leaves none", done.stderr)
@@ -120,25 +101,6 @@ def test_workers_chunks_and_formats_change_nothing(home: Path, packed: Any, tmp_
     assert _files(tmp_path / "out") == packed
 
 
-def test_rows_of_csv_are_those_of_json_lines(home: Path, tmp_path: Path) -> None:
-    texts = ['two\nlines, "quoted"', "low", "7", ""]
-    names = ("instruction", "input", "output")
-    rows = [dict(zip(names, (f"{text}x", text, texts[-1 - at]), strict=True)) for at, text in enumerate(texts)]
-    lines = [{name: text or None for name, text in row.items() if text or name == "output"} for row in rows]
-    write_lines(tmp_path / "rows.jsonl", lines)  # the last one has no input
-    with gzip.open(tmp_path / "rows.csv.gz", "wt", encoding="utf-8-sig", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(rows)
-    found = []
-    for name in ("rows.jsonl", "rows.csv.gz"):
-        result = succeeded(encode_rows(home, tmp_path / f"of {name}", tmp_path / name))
-        assert f"(first: {tmp_path / name}, " in result.stdout
-        found.append(read_rows(tmp_path / f"of {name}"))
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
-
-
 def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[str, bytes], store: Store) -> None:
     for name in ("rows.jsonl", "dataset_info.json"):
         store.put(f"data/{name}", (home / name).read_bytes())
@@ -149,10 +111,9 @@ def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[s
 
 
 def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "compatible.yaml").write_text("compatible: true")
-    for length, *pack in ((79, "none"), (80, "neat"), (80, "greedy", "--config", tmp_path / "compatible.yaml")):
-        words = (home / "rows.jsonl", "--sequence-length", length, "--pack", *pack)
-        succeeded(encode_rows(home, tmp_path / pack[0], *words))
+    for length, pack in ((79, "none"), (80, "neat"), (80, "greedy")):
+        words = (home / "rows.jsonl", "--sequence-length", length, "--pack", pack)
+        succeeded(encode_rows(home, tmp_path / pack, *words))
     found = []
     for row in read_rows(tmp_path / "neat"):
         assert {len(values) for values in row.values()} == {80}
@@ -166,15 +127,6 @@ def test_packed_rows_hold_every_conversation_once(home: Path, tmp_path: Path) ->
     assert all(row["attention_mask"] == [1] * 80 for row in read_rows(tmp_path / "greedy"))
 
 
-def test_data_sets_are_mixed_in_the_order_that_is_asked_for(home: Path, tmp_path: Path) -> None:
-    mixed = ("--dataset-info", home / "dataset_info.json", "--dataset", "a,b", "--max-samples", 5)
-    strategy = ("--mix-strategy", "interleave_under", "--shard-format", "parquet")
-    succeeded(encode_rows(home, tmp_path / "out", *mixed, *strategy))
-    rows = pq.read_table(tmp_path / "out" / "shard-00000.parquet").to_pylist()
-    assert rows[::2] == rows[1::2]
-    assert len(rows) > 4
-
-
 MESSAGES = [dialog(*said)["messages"] for said in (("low <|im_end|>", "er"), ("low", ""), ("low", None))]
 
 
@@ -183,7 +135,7 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
     rows.write_text(rows.read_text() + "no JSON\n")
     result = succeeded(encode_rows(home, tmp_path / "out", rows))
     assert len(read_rows(tmp_path / "out")) == 2
-    for line in ("the messages are not a list of messages (first: ", "a content is missing or not text"):
+    for line in ("the messages are not a list of messages (first: ", "the chat template does not take them"):
         assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
     assert "1 record skipped: not a JSON object" in result.stdout
     assert "warning: 1 empty answer trained on (first: " in result.stderr
@@ -204,15 +156,23 @@ def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path
     assert typed == {"ours": 2, "theirs": 3, "both": 2}
 
 
-def test_the_date_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = write_lines(tmp_path / "rows.jsonl", [dialog("low", "", tools=[{"name": "f", "parameters": {}}])])
-    common = ("encode-chat", rows, "--template", "llama3", "--tokenizer", home / "tokenizer", "--quiet", "--output")
-    for output, date, written in (("a", (), "26 Jul 2024"), ("b", ("--date", "today"), "01 Jan 2025")):
-        for today in ("01 Jan 2025", "02 Jan 2025"):
-            monkeypatch.setattr(
-                "bpe_pipeline.extensions.chat.plan.date_of", lambda text, day=today: text.replace("today", day)
-            )
-            assert run(*common, tmp_path / output, *date).returncode == 0
-            text = small_tokenizer().decode(read_rows(tmp_path / output)[0]["input_ids"])
-            assert f"Today Date: {written}" in text
-    assert "--date" in refused(run(*common, tmp_path / "b", "--date", "2025-01-01"), 1)
+def test_the_day_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = write_lines(tmp_path / "rows.jsonl", [dialog("low", "er")])
+    jinja = tmp_path / "today.jinja"
+    jinja.write_text("{{ strftime_now('%d %b %Y') }}{% generation %}{{ messages[-1].content }}{% endgeneration %}")
+    common = ("encode-chat", rows, "--tokenizer", home / "tokenizer", "--quiet", "--template", jinja, "--output")
+    for day in (1, 2):
+        today = SimpleNamespace(today=lambda day=day: date(2025, 1, day))
+        monkeypatch.setattr("bpe_pipeline.extensions.chat.plan.date", today)
+        assert run(*common, tmp_path / "out").returncode == 0
+        assert small_tokenizer().decode(read_rows(tmp_path / "out")[0]["input_ids"]) == "01 Jan 2025er"
+
+
+def test_a_configuration_of_llamafactory_is_read(home: Path, tmp_path: Path) -> None:
+    config = {"dataset_dir": str(home), "dataset": "a", "template": "chatml", "cutoff_len": 64, "neat_packing": True}
+    config |= {"packing": False, "val_size": 0.1, "preprocessing_num_workers": 1, "tokenized_path": str(tmp_path / "a")}
+    (tmp_path / "rows.yaml").write_text(json.dumps(config))
+    succeeded(run("encode-chat", "--config", tmp_path / "rows.yaml", "--tokenizer", home / "tokenizer"))
+    words = (home / "rows.jsonl", *PACKED, "--special-tokens-in-messages", "tokens")
+    succeeded(encode_rows(home, tmp_path / "b", *words))
+    assert _files(tmp_path / "a") == _files(tmp_path / "b")

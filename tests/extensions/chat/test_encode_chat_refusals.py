@@ -17,13 +17,15 @@ def _refused(home: Path, output: Path, code: int, *words: object, command: str =
 @pytest.mark.parametrize(
     ("file", "message"),
     [
-        ("bad.csv", "bad.csv cannot be read as CSV after 1 rows (a row has more cells"),
+        ("rows.csv", "rows.csv holds text, and chat data are rows: name .jsonl, .json, .parquet"),
         ("cut.json", "cut.json cannot be read as JSON after 1 rows (its array does not end)"),
         ("cut.arrow", "cut.arrow cannot be read as Arrow ("),
         ("bad.parquet", "bad.parquet cannot be read as Parquet ("),
-        ("a.txt", "a.txt holds text, and chat data are rows: name .jsonl, .json, .csv"),
         ("lost.jsonl", "no conversation is left to train on: 1 conversation dropped: the messages"),
-        ("other.jsonl", "other.jsonl has the columns body: chat data have messages, conversations"),
+        (
+            "other.jsonl",
+            "byte 0, columns body); chat data have messages, conversations, or instruction and output: say",
+        ),
     ],
 )
 def test_a_file_without_conversations_is_refused(home: Path, tmp_path: Path, file: str, message: str) -> None:
@@ -33,17 +35,18 @@ def test_a_file_without_conversations_is_refused(home: Path, tmp_path: Path, fil
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("rows.jsonl", "--template", "gemma"), "no special token <start_of_turn> <end_of_turn>"),
-        (("rows.jsonl",), "chat data need a --template"),
+        (("rows.jsonl", "--template", "gemma"), "gemma needs <start_of_turn>, <end_of_turn>, which"),
+        (("rows.jsonl",), "template tokenizer: the tokenizer has no chat template; name one, such as chatml"),
         (_TEMPLATE, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
         ((*_ROWS, "--shard-format", "bin"), "no column for labels"),
         ((*_ROWS, "--shuffle", 1), "No such option '--shuffle'"),
-        ((*_ROWS, "--val-size", 3), "--val-size is no flag; give val_size in a file for --config"),
+        ((*_ROWS, "--max-samples", 3), "No such option '--max-samples'"),
+        ((*_ROWS, "--template-kwargs", "[1]"), "--template-kwargs: expected an object in JSON"),
         ((*_ROWS, "--pack", "best-fit"), "choose none, greedy or neat"),
         ((*_ROWS, "--pack", "neat", "--sequence-length", 1), "--sequence-length of packed rows must be at least 2"),
-        ((*_ROWS, "--val-fraction", "1%", "--config", "size.json"), "--val-fraction and val_size exclude each other"),
+        ((*_ROWS, "--config", "size.json"), "val_size 3: give a share below 1, which --val-fraction holds out"),
         ((*_ROWS, "--config", "names.json"), "cutoff_len and sequence_length are one option: give one of them"),
-        ((*_ROWS, "--config", "stage.yaml"), "stage dpo: only sft is done here; leave it out"),
+        ((*_ROWS, "--config", "stage.yaml"), "'stage' is unknown"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(home: Path, tmp_path: Path, words: tuple[str, ...], message: str) -> None:

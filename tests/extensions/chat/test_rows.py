@@ -1,4 +1,4 @@
-"""Rows of chat data files: JSON in any layout, CSV, columns of Parquet and Arrow."""
+"""Rows of chat data files: JSON in any layout, columns of Parquet and Arrow."""
 
 import gzip
 import json
@@ -88,11 +88,6 @@ def test_a_file_that_is_not_utf_8_says_how_to_convert_it(encoding: str, tmp_path
         read(tmp_path / "rows.jsonl")
 
 
-def test_cells_of_csv_that_stand_for_null_are_null(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("instruction,input,output\nNA,null,nan\nNone.,,N/A\n")
-    assert [[*row.values()] for row in read(tmp_path / "rows.csv")] == [[None] * 3, ["None.", None, None]]
-
-
 CALLS = [
     [{"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}]
     for name, arguments in (("add", {"x": 1, "y": 2}), ("find", {"city": "Rome", "at": [{"z": 1}]}))
@@ -155,7 +150,6 @@ def test_times_in_messages_are_texts_where_python_lacks_them(tmp_path: Path) -> 
         lambda path, rows: path.with_suffix(".jsonl").write_text("\n".join(map(json.dumps, rows))),
         lambda path, rows: path.with_suffix(".json").write_text(json.dumps(rows)),
         lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path.with_suffix(".parquet")),
-        lambda path, rows: path.with_suffix(".csv").write_text(f"q\n{rows[0]['messages'][1]['content']}\n"),
     ],
 )
 def test_a_row_that_exceeds_the_budget_names_a_limit(write: Callable[..., Any], tmp_path: Path) -> None:

@@ -3,16 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
-from bpe_pipeline.commands.declaration import ForeignNames, Session, command
+from bpe_pipeline.commands.declaration import Session, command
 from bpe_pipeline.commands.preload import ENCODING
-from bpe_pipeline.extensions.chat.llamafactory_names import THEIRS, of_their_file, with_our_names
-from bpe_pipeline.extensions.chat.options import EncodeChatOptions
+from bpe_pipeline.extensions.chat.options import EncodeChatOptions, of_llamafactory
 
 
 def _encode_rows() -> object:
-    from bpe_pipeline.extensions.chat import assemble_worker, rows_worker
+    from bpe_pipeline.extensions.chat import rows_worker, shard_worker
 
-    return assemble_worker, rows_worker
+    return rows_worker, shard_worker
 
 
 @command(
@@ -20,7 +19,7 @@ def _encode_rows() -> object:
     takes=EncodeChatOptions,
     python="",
     workers=replace(ENCODING, preload=(_encode_rows,)),
-    foreign=ForeignNames(THEIRS, of_their_file, with_our_names),
+    of_file=of_llamafactory,
 )
 def encode_chat(session: Session) -> Any:
     """Encode chat data into rows with labels, for fine-tuning.

@@ -6,84 +6,55 @@ A key of an entry that is not understood is refused: without it, the rows would 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from itertools import islice
 from typing import Any
 
-from bpe_pipeline.base.errors import InputError, UsageError, refuse_if
+from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.read_budget import ReadBudget
-from bpe_pipeline.extensions.chat.align import (
-    FORMATTINGS,
-    MESSAGES,
-    NOT_READ,
-    READ_COLUMNS,
-    TAGS,
-    USUAL_COLUMNS,
-    shown_columns,
-)
-from bpe_pipeline.extensions.chat.kinds import DroppedError
+from bpe_pipeline.extensions.chat.align import COLUMN_NAMES, COLUMNS, READ_COLUMNS, TAGS, Dialog, dialog_of
 from bpe_pipeline.extensions.chat.marks import ROW_MARKS
 from bpe_pipeline.extensions.chat.rows import rows_of
 from bpe_pipeline.run.stored import stored
 from bpe_pipeline.storage import Location, is_uri, read_json
-
-_FIRST_ROWS = 1000
-_ELSEWHERE = ("hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name")
-_OTHER_KEYS = ("split", "subset", "folder")  # of LLaMA-Factory, without a meaning for a local file
-_COLUMNS = ("prompt", "query", "response", "history", "messages", "system", "tools", "kto_tag", *NOT_READ)
 
 
 @dataclass(frozen=True)
 class DataSet:
     """Names the files of a data set, and its columns and tags as in dataset_info.json.
 
-    columns: None where each row shows what it has.
+    formatting: None where each row shows what it has.
     """
 
     name: str
     inputs: tuple[str, ...]
-    formatting: str = "alpaca"
+    formatting: str | None = None
     columns: dict[str, str | None] | None = None
     tags: dict[str, str | None] | None = None
-    num_samples: int | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns to read."""
         return READ_COLUMNS if self.columns is None else (*filter(None, self.columns.values()), *ROW_MARKS)
 
-    def require_columns(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
-        """Raise `InputError` if no row has a column that is named, or none of the first rows shows what it is."""
-        if self.columns:
-            self._require_named([column for column in self.columns.values() if column], files, budget)
-        elif self.formatting == MESSAGES:
-            self._require_shown(files, budget)
+    def dialog(self, row: Mapping[str, Any]) -> Dialog:
+        """Return the conversation in a row, which may lack columns; raises `DroppedError` for a row that is none."""
+        row = row if self.columns is None else {**dict.fromkeys(self.names), **row}
+        return dialog_of(row, self.formatting, self.columns, self.tags)
 
-    def _require_named(self, missing: list[str], files: Iterable[CorpusFile], budget: ReadBudget) -> None:
-        reason = ""
-        for file in files:
+    def require_columns(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
+        """Raise `InputError` if no row has a column that is named."""
+        missing, reason = [column for column in (self.columns or {}).values() if column], ""
+        for file in files if missing else ():
             for row, _ in rows_of(file, self.names, budget):
                 missing = [column for column in missing if column not in row]
                 if not missing:
                     return
-                reason = f"no row of {file.path} has the column {missing[0]!r}, which data set {self.name} names"
+                reason = (
+                    f"no row of {file.path} has the column {missing[0]!r}, which data set {self.name} names; it has "
+                    f"{', '.join(row)}"
+                )
         if reason:
-            raise InputError(f"{reason}; it has {', '.join(row)}")
-
-    def _require_shown(self, files: Iterable[CorpusFile], budget: ReadBudget) -> None:
-        reason = ""
-        for file in files:
-            for row, _ in islice(rows_of(file, self.names, budget), _FIRST_ROWS):
-                try:
-                    shown_columns(row)
-                    return
-                except DroppedError as error:
-                    reason = reason or f"{file.path} has the {error.detail}"
-        if reason:
-            raise InputError(
-                f"{reason}: chat data have messages, conversations, or instruction and output; say what they are with "
-                "--dataset-info and --dataset"
-            )
+            raise InputError(reason)
 
 
 def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
@@ -103,36 +74,20 @@ def listed_data_sets(path: Location, names: Sequence[str]) -> list[DataSet]:
 
 def _data_set(path: Location, name: str, entry: Mapping[str, Any]) -> DataSet:
     where = f"{path}: data set {name!r}"
-    elsewhere, file = [key for key in _ELSEWHERE if key in entry], str(entry.get("file_name"))
-    refuse_if(
-        (
-            elsewhere or not isinstance(entry.get("file_name"), str),
-            f"{where} is not a local file ({', '.join(elsewhere) or 'no file_name'}): save it as a file",
-        ),
-        (entry.get("ranking"), f"{where} is for preferences (ranking), which have two answers: name one for sft"),
-    )
-    keys = [field.name for field in fields(DataSet) if field.name not in ("name", "inputs")]
-    _require_known(where, entry, [*keys, *_OTHER_KEYS, "file_name", "ranking"])
-    for kind, known in (("columns", _COLUMNS), ("tags", TAGS)):
-        _require_known(f"{where}: {kind}", entry.get(kind) or (), known)
+    _require_known(where, entry, ["file_name", *(field.name for field in fields(DataSet)[2:])])
+    _require_known(f"{where}: columns", entry.get("columns") or (), COLUMN_NAMES)
+    _require_known(f"{where}: tags", entry.get("tags") or (), TAGS["openai"])
+    file, formatting = entry.get("file_name"), entry.get("formatting", "alpaca")
+    if not isinstance(file, str):
+        raise UsageError(f"{where} has no file_name: save it as a local file")
+    if formatting not in COLUMNS:
+        raise UsageError(f"{where}: formatting {formatting!r} is none of {', '.join(COLUMNS)}")
+    columns = entry.get("columns") or dict(COLUMNS[formatting])
     try:
-        data_set = stored(DataSet, {**entry, "name": name, "inputs": []})
+        data_set = stored(DataSet, {**entry, "name": name, "inputs": [], "formatting": formatting, "columns": columns})
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
-    refuse_if(
-        (
-            data_set.formatting not in FORMATTINGS,
-            f"{where}: formatting {data_set.formatting!r} is none of {', '.join(FORMATTINGS)}",
-        ),
-        (
-            data_set.num_samples is not None and data_set.num_samples < 1,
-            f"{where}: num_samples must be a whole number from 1",
-        ),
-    )
-    columns, usual = data_set.columns, USUAL_COLUMNS.get(data_set.formatting)
-    if columns is None and usual is not None:
-        columns = {**usual}
-    return replace(data_set, columns=columns, inputs=(file if is_uri(file) else str(path.parent / file),))
+    return replace(data_set, inputs=(file if is_uri(file) else str(path.parent / file),))
 
 
 def _require_known(where: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -141,7 +96,5 @@ def _require_known(where: str, names: Iterable[str], known: Iterable[str]) -> No
     for name in names:
         if name not in known:
             nearest = get_close_matches(name, known, 1, 0.5)
-            raise UsageError(
-                f"{where}: {name!r} is not understood"
-                + (f"; did you mean {nearest[0]!r}?" if nearest else f": known are {', '.join(known)}")
-            )
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
+            raise UsageError(f"{where}: {name!r} is not understood; {hint}")

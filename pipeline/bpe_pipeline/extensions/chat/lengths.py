@@ -9,26 +9,23 @@ ROWS = "chat"  # what shards store as `made_by`
 
 @dataclass(frozen=True)
 class Conversations:
-    """The conversations by length and by the share that is trained on, before they are sampled and held out.
+    """The conversations by length, before some of them are held out.
 
     Dropped ones are left out. cut_off: tokens to which they are cut.
     lengths: tokens before the cut, rounded up to nine binary digits, and how many conversations have that many.
-    trained_on: percent of the tokens after the cut, rounded down to a multiple of 5, and how many have that share.
     """
 
     cut_off: int
     lengths: tuple[tuple[int, int], ...]
-    trained_on: tuple[tuple[int, int], ...]
 
     @classmethod
-    def counted(cls, cut_off: int, lengths: Counter[int], trained_on: Counter[int]) -> "Conversations":
+    def counted(cls, cut_off: int, lengths: Counter[int]) -> "Conversations":
         """Return the conversations of these counts."""
-        return cls(cut_off, tuple(sorted(lengths.items())), tuple(sorted(trained_on.items())))
+        return cls(cut_off, tuple(sorted(lengths.items())))
 
     def __add__(self, other: "Conversations") -> "Conversations":
         """Add the conversations of another chunk, which are cut to the same length."""
-        pairs = ((self.lengths, other.lengths), (self.trained_on, other.trained_on))
-        return self.counted(self.cut_off, *(Counter(dict(mine)) + Counter(dict(theirs)) for mine, theirs in pairs))
+        return self.counted(self.cut_off, Counter(dict(self.lengths)) + Counter(dict(other.lengths)))
 
     @property
     def count(self) -> int:

@@ -1,55 +1,29 @@
-"""What `encode-chat` takes: its options, and what reads the values that only they have."""
+"""What `encode-chat` takes: its options, what reads the values that only they have, and LLaMA-Factory's names."""
 
-import re
+import json
+from collections.abc import Mapping
 from dataclasses import MISSING
-from datetime import date
 from functools import partial
+from typing import Any
 
-from bpe_pipeline.base.units import parse_whole_number
+from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.run import values as read
 from bpe_pipeline.run.options import ClusterOptions, RowOptions, ShardsOptions, add_records
 from bpe_pipeline.run.record import IN_GROUPS, as_in, flag
-from bpe_pipeline.run.values import listed, number, parse_one_of, parse_text
+from bpe_pipeline.run.values import listed, parse_text
 from bpe_pipeline.storage import Location, parse_location
 
-PUBLISHED_DATE = "26 Jul 2024"  # of the chat template that Llama 3.1 was published with
-MIX_STRATEGIES = ("concat", "interleave_under", "interleave_over", "interleave_once")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _chat = partial(IN_GROUPS[6], "chat")
-
-
-def parse_date(value: object) -> str:
-    """Read a date, as templates write it or as in ISO 8601, or `today`."""
-    text = value.isoformat() if isinstance(value, date) else value  # YAML reads a date
-    if text == "today":
-        return "today"
-    written = re.fullmatch(r"(\d{1,2}) ([A-Z][a-z]{2}) (\d{4})", str(text))
-    try:
-        if written and written[2] in _MONTHS:
-            return _written(date(int(written[3]), _MONTHS.index(written[2]) + 1, int(written[1])))
-        return _written(date.fromisoformat(str(text)))
-    except ValueError:
-        raise ValueError("a date such as 2026-11-23 or '23 Nov 2026', or today") from None
-
-
-def day_of(text: str) -> date:
-    """Return the day that a date names as templates write it."""
-    day, month, year = text.split()
-    return date(int(year), _MONTHS.index(month) + 1, int(day))
-
-
-def date_of(text: str) -> str:
-    """Return a date that `parse_date` read as templates write it."""
-    return _written(date.today()) if text == "today" else text
-
-
-def _written(day: date) -> str:
-    return f"{day.day:02} {_MONTHS[day.month - 1]} {day.year}"  # in English, whatever the locale is
-
-
-def parse_any_text(value: object) -> str:
-    """Read a text that may be empty."""
-    return value if value == "" else parse_text(value)
+_NO_VARIABLES = ("messages", "add_generation_prompt")  # which encoding chat data decides
+_LLAMAFACTORY = {  # its names of options, and what they are called here
+    "cutoff_len": "sequence_length",
+    "tokenized_path": "output",
+    "preprocessing_num_workers": "workers",
+    "val_size": "val_fraction",
+    "packing": "pack",
+    "neat_packing": "pack",
+    "dataset_dir": "dataset_info",
+}
 
 
 def parse_names(value: object) -> tuple[str, ...]:
@@ -59,31 +33,46 @@ def parse_names(value: object) -> tuple[str, ...]:
     return names
 
 
-def parse_thinking(value: object) -> str:
-    """Read true, false or null."""
-    return parse_one_of("true", "false", "null")(str(value).lower() if isinstance(value, bool) else value)
+def parse_variables(value: object) -> str:
+    """Read an object, perhaps in JSON, that has variables of chat templates; return its JSON."""
+    try:
+        variables = json.loads(value) if isinstance(value, str) else value
+        text = json.dumps(variables, sort_keys=True)
+    except (ValueError, TypeError, RecursionError):
+        variables = None
+    if not isinstance(variables, Mapping):
+        raise ValueError("""an object in JSON, such as '{"enable_thinking": false}'""")
+    if names := [name for name in _NO_VARIABLES if name in variables]:
+        raise ValueError(f"other names than {names[0]}, which the rows decide")
+    return text
 
 
-def parse_shares(value: object) -> tuple[float, ...]:
-    """Read shares between 0 and 1, in a list or separated by commas."""
-    text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    shares = tuple(map(number, text.split(",")))
-    if not all(0 <= share <= 1 for share in shares):
-        raise ValueError("shares between 0 and 1, separated by commas")
-    return shares
+def of_llamafactory(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a file; one with names of LLaMA-Factory has its seed and special tokens in messages.
 
-
-def parse_amount(value: object) -> float:
-    """Read a share below 1, or a whole number."""
-    amount = number(value)
-    if not (0 <= amount < 1 or (amount >= 1 and amount.is_integer())):
-        raise ValueError("a number of rows, or a share below 1")
-    return amount
+    >>> of_llamafactory({"cutoff_len": 1024, "packing": True})
+    {'special_tokens_in_messages': 'tokens', 'seed': 42, 'sequence_length': 1024, 'pack': 'greedy'}
+    """
+    theirs = {name: value for name, value in values.items() if name in _LLAMAFACTORY and value is not None}
+    options = {"special_tokens_in_messages": "tokens", "seed": 42} if theirs else {}
+    options |= {name: value for name, value in values.items() if name not in _LLAMAFACTORY}
+    for name, value in theirs.items():
+        ours = _LLAMAFACTORY[name]
+        if ours in values:
+            raise UsageError(f"{name} and {ours} are one option: give one of them")
+        if name == "val_size" and not 0 <= float(value) < 1:
+            raise UsageError(f"val_size {value}: give a share below 1, which --val-fraction holds out")
+        if name == "dataset_dir":
+            value = f"{str(value).rstrip('/')}/dataset_info.json"
+        if ours == "pack":
+            value = "neat" if theirs.get("neat_packing") else "greedy" if theirs.get("packing") else "none"
+        options[ours] = value or None if name == "val_size" else value
+    return options
 
 
 # fmt: off
 class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
-    """Of `encode-chat`."""
+    """What conversations become."""
 
     output: Location | None = as_in(ShardsOptions, "output", help="the directory of the rows, a path or a URI")
     shard_format: str = as_in(RowOptions, "shard_format", default="arrow",
@@ -92,41 +81,22 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
         help="most tokens of a row; longer conversations are truncated")
     pack: str = as_in(RowOptions, "pack", shown="none",
         help="how rows are filled: none, greedy, neat (greedy, masked apart)")
-    template: str | None = _chat(None, read.parse_text,
-        "required: llama3, chatml, qwen, gemma, ..., tokenizer (its own), or a file (Jinja, or slots in YAML)",
+    template: str = _chat("tokenizer", parse_text,
+        "chat template: tokenizer (its own), llama3, chatml, qwen, gemma, ..., or a file in Jinja",
         "NAME|FILE")
+    template_kwargs: str | None = _chat(None, parse_variables,
+        "variables of the template: apply_chat_template's names, such as enable_thinking", "JSON",
+        keyword=Mapping[str, Any] | str | None)
     dataset_info: Location | None = _chat(None, parse_location,
         "LLaMA-Factory's dataset_info.json, which names files and the form of their rows", "FILE")
     dataset: tuple[str, ...] | None = _chat(None, parse_names,
         "which entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
-    compatible: bool = _chat(False, read.parse_flag,
-        "pack batches of 1,000 conversations, as LLaMA-Factory does, instead of all together", flag="compatible")
     train_on_prompt: bool = _chat(False, read.parse_flag, "train on the questions, too", advanced=True)
     mask_history: bool = _chat(False, read.parse_flag,
         "train only on the last answer; of a long conversation, keep the last turns", advanced=True)
-    default_system: str | None = _chat(None, parse_any_text,
-        "system text of conversations without one; default: the template's", "TEXT", advanced=True)
-    enable_thinking: str = _chat("true", parse_thinking,
-        "empty thoughts of reasoning templates: train on them, remove them, or (null) keep them masked",
-        "true|false|null", advanced=True)
-    preserve_thinking: bool = _chat(False, read.parse_flag,
-        "keep thoughts of earlier answers with --mask-history", flag="preserve_thinking")
-    tool_format: str | None = _chat(None, read.parse_one_of(*read.TOOL_FORMATS),
-        "how tools and calls become text: default, llama3, qwen, mistral; default: the template's", flag="tool_format")
-    date: str = _chat(PUBLISHED_DATE, parse_date,
-        "date in Llama 3's description of tools, such as 2026-11-23, or today", "DATE", advanced=True)
     special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
-        "what special tokens in messages become; LLaMA-Factory has tokens", "text|tokens|refuse",
+        "what special tokens in messages become; apply_chat_template has tokens", "text|tokens|refuse",
         advanced=True)
-    mix_strategy: str = _chat("concat", read.parse_one_of(*MIX_STRATEGIES),
-        "concat (one data set after another), interleave_under, interleave_over, interleave_once",
-        "NAME", advanced=True)
-    interleave_probs: tuple[float, ...] | None = _chat(None, parse_shares,
-        "probability of each data set to be next; default: in turns", "P[,P...]", advanced=True)
-    val_size: float = _chat(0.0, parse_amount,
-        "hold rows out for validation at random: a number, or a share below 1", flag="val_size")
-    max_samples: int | None = _chat(None, parse_whole_number(1, (1 << 63) - 1),
-        "take only the first N rows of each data set", "N", advanced=True)
 # fmt: on
 
 

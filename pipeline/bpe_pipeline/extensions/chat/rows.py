@@ -1,21 +1,18 @@
-"""The rows of chat data files, in bounded memory: JSON Lines, other JSON, CSV, Parquet, Arrow.
+"""The rows of chat data files, in bounded memory: JSON Lines, other JSON, Parquet, Arrow.
 
 A row is a mapping of columns with its position: a byte of JSON Lines, the number of a row elsewhere. What is no JSON
-object is skipped and counted. Other JSON are arrays of rows, and rows over several lines, one after the other. The
-cells of CSV are texts; those that LLaMA-Factory's reader takes for null are null. Of Parquet and Arrow only the columns
-that are needed are read; a null in a struct there stands for an absent member.
+object is skipped and counted. Other JSON are arrays of rows, and rows over several lines, one after the other. Of
+Parquet and Arrow only the columns that are needed are read; a null in a struct there stands for an absent member.
 """
 
 import codecs
-import csv
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import PurePath
-from typing import Any, cast
+from typing import Any
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
@@ -37,10 +34,6 @@ _AFTER: dict[str, dict[str, str]] = {  # what is awaited in JSON, and what is aw
     "member": {},
     "comma": {",": "member", "]": "value"},
 }
-_NULLS = {  # of CSV, as pandas has them
-    *("", "NULL", "null", "None", "n/a", "N/A", "NA", "<NA>", "nan", "NaN", "-nan", "-NaN"),
-    *("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "1.#IND", "1.#QNAN"),
-}
 _ROWS_AT_ONCE, _BATCH_BYTES = 256, 4 << 20
 _HEAD_BYTES = 1 << 16
 _ROW_COPIES = 32  # of a row that is larger than `SMALL_BYTES`: as read and decoded, its texts and its ids
@@ -50,13 +43,10 @@ _member = json.JSONDecoder().raw_decode
 def as_chat_file(file: CorpusFile) -> CorpusFile:
     """Return the file with the format that its rows are in; raises `InputError` for one that has no rows."""
     if file.format in ("text", "lines"):
-        suffixes = [suffix.lower() for suffix in PurePath(named(file.path).name).suffixes]
-        if file.format == "text" and suffixes[-1:] == [".arrow"]:
+        if file.format == "text" and named(file.path).name.lower().endswith(".arrow"):
             return replace(file, format="arrow")
-        if file.format == "text" and ".csv" in suffixes[-1 if file.compression == "none" else -2 :]:
-            return replace(file, format="csv")
         raise InputError(
-            f"{file.path} holds text, and chat data are rows: name .jsonl, .json, .csv, .parquet or .arrow files, or "
+            f"{file.path} holds text, and chat data are rows: name .jsonl, .json, .parquet or .arrow files, or "
             "say what it is with --input-format jsonl"
         )
     if file.format != "jsonl":
@@ -93,8 +83,6 @@ def read_rows(
     with blocks_of_span(span, progress, budget) as (first, blocks):
         if file.format == "json":
             yield from _value_rows(file, blocks, budget)
-        elif file.format == "csv":
-            yield from _csv_rows(file, blocks, budget)
         else:
             yield from _line_rows(file, blocks, first, budget)
 
@@ -173,31 +161,6 @@ def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -
 
 def _most_row_bytes(file: CorpusFile) -> int:
     return min(file.size, MOST_LINE_BYTES) if file.compression == "none" else MOST_LINE_BYTES
-
-
-def _csv_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Record]:
-    number = 0
-    csv.field_size_limit(MOST_LINE_BYTES)
-    try:
-        for row in csv.DictReader(_text_lines(blocks), strict=True):
-            if cast("dict[str | None, Any]", row).pop(None, None) is not None:
-                raise ValueError("a row has more cells than there are columns")
-            _hold_row(file, number, sum(map(len, filter(None, row.values()))), budget)
-            yield {column: None if cell in _NULLS else cell for column, cell in row.items()}, number
-            number += 1
-    except (ValueError, csv.Error) as error:
-        raise damaged(file.path, f"read as CSV after {number:,} rows", error) from None
-
-
-def _text_lines(blocks: Iterable[bytes]) -> Iterator[str]:
-    """Yield the lines of a text with their ends; raises `ValueError` for one that is too long."""
-    rest = ""
-    for text in codecs.iterdecode(blocks, "utf-8-sig"):
-        *lines, rest = (rest + text).split("\n")
-        if len(rest) > MOST_LINE_BYTES:
-            raise ValueError("a line is too long")
-        yield from (line + "\n" for line in lines)
-    yield rest
 
 
 def _batch_rows(

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import groupby, takewhile
 
-from bpe_pipeline.extensions.chat.assemble_worker import POSITIONS
+from bpe_pipeline.extensions.chat.shard_worker import LABELS, POSITIONS
 from bpe_pipeline.shards.decode import blocks_of
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 from bpe_pipeline.shards.formats.shard_format import IDS, ShardFacts
@@ -31,7 +31,7 @@ def marked_rows(tokenizer: Tokenizer, directory: Location, corpus: EncodedCorpus
 
 def _rows(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> Iterator[list["array[int]"]]:
     """Yield the ids, labels and, of packed rows, positions of each row of a shard."""
-    columns = [name for name in (IDS, "labels", POSITIONS) if name in (corpus.columns or {})]
+    columns = [name for name in (IDS, LABELS, POSITIONS) if name in (corpus.columns or {})]
     waiting, first = [array("I") for _ in columns], 0
     for blocks in zip(*(blocks_of(directory, corpus, shard, column) for column in columns), strict=True):
         for values, (block, _) in zip(waiting, blocks, strict=True):

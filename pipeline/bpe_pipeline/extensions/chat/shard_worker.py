@@ -1,7 +1,6 @@
-"""Writing one shard of chat data from parts: what a worker process does. Rows are bytes, and never Python numbers."""
+"""Writing one shard of chat data from parts: what a worker process does. Values are bytes, and never Python numbers."""
 
 import contextlib
-import logging
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -10,20 +9,23 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.extensions.chat.encoder import ID_BYTES, IGNORED, Row
+from bpe_pipeline.extensions.chat.encoder import ID_BYTES
 from bpe_pipeline.shards.chunk_file import PartReader, StoredIds, open_part
 from bpe_pipeline.shards.finish import ShardFile
-from bpe_pipeline.shards.formats.shard_format import Rows, ShardFacts
+from bpe_pipeline.shards.formats.shard_format import IDS, Rows, ShardFacts
 
-_log = logging.getLogger(__name__)
+LABELS, MASK, POSITIONS, NEAT = "labels", "attention_mask", "position_ids", "neat"
+MAKING_BYTES = 4 * ID_BYTES  # of each token of a row: its value, id and label, and what they are made with
+_IGNORED, _MASK = pa.scalar(-100, pa.int32()), pa.scalar((1 << 31) - 1, pa.int32())
 _ROWS_AT_ONCE, _TOKENS_AT_ONCE, _OPEN_PARTS = 64, 1 << 20, 128
-MAKING_BYTES = 4 * ID_BYTES  # of each token of a row: ids and labels, as they are stored and as they are read
-NEAT, POSITIONS = "neat", "position_ids"
 
 
 @dataclass(frozen=True)
-class AssemblyTask:
+class ShardOfRows:
     """Names a shard and its rows.
 
     rows: their numbers, uint64; ends: where the rows of the shard end among them; pack: how they are packed, if they
@@ -53,17 +55,16 @@ class AssemblyTask:
         return str(self.file)
 
 
-def write_rows(task: AssemblyTask) -> ShardFacts:
+def write_shard(task: ShardOfRows) -> ShardFacts:
     """Write a shard, unless it is there with the same bytes. Raises `RunDirectoryError` for a damaged part."""
     tokens = trained = 0
     with contextlib.ExitStack() as open_parts:
-        stored = StoredRows(task.parts, open_parts, task.at_once)
+        stored = _StoredRows(task.parts, open_parts, task.at_once)
 
         def rows() -> Iterator[Rows]:
             nonlocal tokens, trained
-            for block in _rows(task, stored):
-                labels = array("i", bytes(block.columns["labels"]))
-                tokens, trained = block.ends[-1], trained + len(labels) - labels.count(-100)
+            for block, trained_on in _rows(task, stored):
+                tokens, trained = block.ends[-1], trained + trained_on
                 yield block
 
         def facts(count: int) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def write_rows(task: AssemblyTask) -> ShardFacts:
         return task.file.write(rows(), facts)
 
 
-class StoredRows:
+class _StoredRows:
     """Reads the rows in parts by number. A few parts are open at a time, and a few blocks in memory.
 
     tokens: of all rows that were read.
@@ -85,15 +86,14 @@ class StoredRows:
         self._open: dict[int, PartReader] = {}
         self._block = lru_cache(blocks)(lambda part, number: self._reader(part).block(number))
 
-    def __getitem__(self, row: int) -> Row:
+    def __getitem__(self, row: int) -> bytes:
         part = bisect_right(self._firsts, row) - 1
         numbers, row = self._reader(part).block_documents, row - self._firsts[part]
         block = bisect_right(numbers, row) - 1
         (values, ends), at = self._block(part, block), row - numbers[block]
         start, stop = ends[at - 1] if at else 0, ends[at]
-        middle = (start + stop) // 2
-        self.tokens += middle - start
-        return bytes(values[start:middle]), bytes(values[middle:stop])
+        self.tokens += stop - start
+        return bytes(values[start:stop])
 
     def _reader(self, part: int) -> PartReader:
         if part not in self._open:
@@ -104,39 +104,50 @@ class StoredRows:
         return self._open[part]
 
 
-def _rows(task: AssemblyTask, stored: StoredRows) -> Iterator[Rows]:
-    """Yield the rows of the shard, a few at a time, and report progress."""
+def _rows(task: ShardOfRows, stored: _StoredRows) -> Iterator[tuple[Rows, int]]:
+    """Yield the rows of the shard, a few at a time, with how many tokens are trained on, and report progress."""
     rows, ends, first, total = array("Q", task.rows), array("Q", task.ends), 0, 0
     for start in range(0, len(ends), task.at_once):
         stops = ends[start : start + task.at_once]
         bags = [[stored[row] for row in rows[low:high]] for low, high in pairwise([first, *stops])]
-        columns_of = [_columns(task, bag) for bag in bags]
-        sizes = (len(columns["input_ids"]) // ID_BYTES for columns in columns_of)
+        sizes = [task.longest if task.pack else sum(map(len, bag)) // ID_BYTES for bag in bags]
         row_ends = array("Q", list(accumulate(sizes, initial=total))[1:])
-        yield Rows(
-            {name: b"".join(columns[name] for columns in columns_of) for name in task.file.layout.columns}, row_ends
-        )
+        columns, trained = _columns(task, bags)
+        yield Rows({name: columns[name] for name in task.file.layout.columns}, row_ends), trained
         report_progress(stops[-1] - first)
         first, total = stops[-1], row_ends[-1]
 
 
-def _columns(task: AssemblyTask, bag: list[Row]) -> dict[str, bytes]:
-    """Return the columns of a row: of one conversation, or of those that are packed into it."""
-    ids, labels = (b"".join(column) for column in zip(*bag, strict=True))
-    lengths = [len(ids_of) // ID_BYTES for ids_of, _ in bag]
-    if task.pack is None:
-        return {"input_ids": ids, "labels": labels, "attention_mask": b"\1" * sum(lengths)}
-    filled = task.longest - sum(lengths)
-    mask = b"\1" * task.longest
-    if task.pack == NEAT:
-        numbers = ((number).to_bytes(ID_BYTES, "little") * length for number, length in enumerate(lengths, 1))
-        mask = b"".join(numbers) + bytes(ID_BYTES * filled)
-    return {
-        "input_ids": ids + task.pad * filled,
-        "labels": labels + IGNORED * filled,
-        "attention_mask": mask,
-        POSITIONS: b"".join(map(_positions, lengths)) + bytes(ID_BYTES * filled),
-    }
+def _columns(task: ShardOfRows, bags: list[list[bytes]]) -> tuple[dict[str, bytes], int]:
+    """Return the columns of rows, of one conversation each or of those that are packed, and the tokens trained on."""
+    filled = [task.longest - sum(map(len, bag)) // ID_BYTES if task.pack else 0 for bag in bags]
+    values = b"".join(b"".join([*bag, task.pad * count]) for bag, count in zip(bags, filled, strict=True))
+    ids = pa.Array.from_buffers(pa.int32(), len(values) // ID_BYTES, [None, pa.py_buffer(values)])
+    trained = pc.less(ids, 0)
+    ids = pc.bit_wise_and(ids, _MASK)
+    labels = pc.if_else(trained, ids, _IGNORED)
+    columns = {IDS: _bytes_of(ids), LABELS: _bytes_of(labels), MASK: b"\1" * len(ids)}
+    if task.pack is not None:
+        lengths = [[len(row) // ID_BYTES for row in bag] for bag in bags]
+        of_bags = [*zip(lengths, filled, strict=True)]
+        columns[POSITIONS] = b"".join(
+            b"".join([*map(_positions, sizes), bytes(ID_BYTES * count)]) for sizes, count in of_bags
+        )
+        if task.pack == NEAT:
+            columns[MASK] = b"".join(
+                b"".join([*map(_numbered, range(1, len(sizes) + 1), sizes), bytes(ID_BYTES * count)])
+                for sizes, count in of_bags
+            )
+    return columns, pc.sum(trained).as_py() or 0
+
+
+def _bytes_of(column: Any) -> bytes:
+    """Return the int32 of a column, which has no nulls."""
+    return bytes(memoryview(column.buffers()[1])[ID_BYTES * column.offset :][: ID_BYTES * len(column)])
+
+
+def _numbered(number: int, length: int) -> bytes:
+    return number.to_bytes(ID_BYTES, "little") * length
 
 
 @lru_cache(256)

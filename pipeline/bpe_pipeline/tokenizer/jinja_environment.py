@@ -1,0 +1,96 @@
+"""The environment of chat templates in Jinja: sandboxed, with its loops and calls counted, and what transformers adds.
+
+It is apart from what uses it, since importing jinja2 takes time.
+"""
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import TemplateError, nodes, pass_context
+from jinja2.ext import Extension, loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+STEPS = "__steps"  # the variable that counts
+RENDERED = "__rendered"  # the variable with a method `add_generated`, which gets the text of each generation
+_MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
+_MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
+
+
+def _counted(context: Any, rounds: Any) -> Any:
+    """Iterate as a loop does, and count its rounds."""
+    for member in rounds:
+        _count(context)
+        yield member
+
+
+def _count(context: Any) -> None:
+    steps = context.get(STEPS)
+    if steps and next(steps) >= _MOST_STEPS:
+        raise RuntimeError(f"it takes more than {_MOST_STEPS:,} steps: does a loop or a macro of it end?")
+
+
+def _count_rounds(parsed: Any) -> None:
+    """Have the loops of a parsed template count their rounds."""
+    for loop in parsed.find_all(nodes.For):
+        loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.iter.lineno)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Count rounds of loops, calls, and how large repeated texts and powers become."""
+
+    intercepted_binops = frozenset(("*", "**"))
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        for value, times in ((left, right), (right, left)) if operator == "*" else ((left, right),):
+            size = len(value) if isinstance(value, str | list | tuple) else 0
+            size = value.bit_length() if operator == "**" and isinstance(value, int) else size
+            if isinstance(times, int) and size * times > _MOST_REPEATED:
+                raise OverflowError(f"a result of {operator} is too large")
+        return super().call_binop(context, operator, left, right)
+
+    def call(self, context: Any, called: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        _count(context)
+        return super().call(context, called, *arguments, **keywords)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks what the assistant wrote; as in transformers, its block has a scope of its own."""
+
+    tags = {"generation"}  # noqa: RUF012 - as its class has it
+
+    def parse(self, parser: Any) -> Any:
+        """Parse the block as a call that gets its text."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method("_generated", [nodes.ContextReference()])
+        return nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+    def _generated(self, context: Any, caller: Callable[[], str]) -> str:
+        text, rendered = caller(), context.get(RENDERED)
+        if rendered is not None:
+            rendered.add_generated(text)
+        return text
+
+
+@cache
+def compiled(jinja: str) -> Any:
+    """Return a template that is ready to be rendered; raises what jinja2 raises for a text that is none."""
+
+    def refuse(message: str) -> None:
+        raise TemplateError(message)
+
+    def to_json(value: Any, **how: Any) -> str:
+        return json.dumps(value, **({"ensure_ascii": False} | how))
+
+    environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    environment.filters |= {"_counted": pass_context(_counted), "tojson": to_json}
+    environment.globals["raise_exception"] = refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
+    parsed = environment.parse(jinja)
+    _count_rounds(parsed)
+    return environment.template_class.from_code(
+        environment, environment.compile(parsed), environment.make_globals(None)
+    )
