@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -344,10 +345,11 @@ def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
     store: Store, corpus: str, local: Path, tmp_path: Path
 ) -> None:
     tokenizer = bpe_pipeline.Tokenizer.load(local / "run" / "tokenizer")
-    for output in (tmp_path / "train.bin", store.uri("files/train.bin")):
-        bpe_pipeline.encode(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
-        bpe_pipeline.encode(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
-    names = ["train.bin", "train.bin.json"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert sorted(store.listing("files/")) == [f"files/{name}" for name in names]
-    assert store.get("files/train.bin") == (tmp_path / "train.bin").read_bytes()
+    encode = partial(bpe_pipeline.encode, corpus, tokenizer, single=True, shard_format="bin")
+    for output in (tmp_path / "files", store.uri("files")):
+        encode(output, shuffle=True, val_fraction=0.5, documents="offsets")
+        encode(output, chunk_size="16KiB", workers=2, overwrite=True)
+    names = ["encoding.json", "log.txt", "shards.json", "train.bin"]
+    assert sorted(path.name for path in (tmp_path / "files").iterdir() if path.name != ".lock") == names
+    assert sorted(key for key in store.listing("files/") if ".lock" not in key) == [f"files/{name}" for name in names]
+    assert store.get("files/train.bin") == (tmp_path / "files" / "train.bin").read_bytes()

@@ -7,8 +7,7 @@ import pytest
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.run.values import shard_formats
-from bpe_pipeline.shards.encoded_corpus import single_names, single_stems
-from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats import shard_format, single_formats
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 from bpe_pipeline.shards.packing import layout_of
 
@@ -19,7 +18,7 @@ WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)
 @pytest.mark.parametrize("name", sorted(shard_formats()))
 def test_a_format_that_is_complete_alone_is_named_as_its_extension(name: str) -> None:
     format_ = shard_format(name)
-    assert single_format(f"train.{name}") == (name if format_.alone else None)
+    assert (name in single_formats()) == format_.alone
     assert not format_.alone or format_.extension == name
     assert not format_.alone or not format_.index(IDS_ALONE, {"": ()})
 
@@ -54,20 +53,6 @@ def test_arrow_stores_ids_as_trainers_have_them() -> None:
         "int8",
     ]
     assert shard_format("parquet").stored_dtype("uint16") == "uint16"
-
-
-@pytest.mark.parametrize(
-    ("name", "validation"), [("train.bin", "val"), ("a.b.npy", "a.b.val"), ("train.parquet", "val")]
-)
-def test_validation_of_a_single_file_has_its_own_name(name: str, validation: str) -> None:
-    stem = name.rpartition(".")[0]
-    assert single_stems(name) == {"train": stem, "validation": validation}
-    assert set(single_names(name)) >= {name, f"{validation}.{name.rpartition('.')[2]}"}
-
-
-@pytest.mark.parametrize("name", ["shards", ".bin", "train.arrow", "train.txt"])
-def test_other_names_are_directories(name: str) -> None:
-    assert single_format(name) is None
 
 
 def test_a_format_that_is_not_installed_is_named() -> None:

@@ -25,7 +25,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.options import EncodeFilesOptions
 from bpe_pipeline.run.plan import list_corpus
-from bpe_pipeline.shards import encode_worker, in_memory, ordered_ids
+from bpe_pipeline.shards import encode_worker, encoding_tasks, in_memory
 from bpe_pipeline.shards.encode_worker import IdsTask
 from bpe_pipeline.shards.plan import cut_corpus
 
@@ -91,7 +91,7 @@ def test_interruption_does_not_wait_for_chunks(tokenizer: bpe_pipeline.Tokenizer
             ended.append(task.name)
             raise
 
-    monkeypatch.setattr(ordered_ids, "make_ids", make_ids)
+    monkeypatch.setattr(encoding_tasks, "make_ids", make_ids)
     path = tmp_path / "a.txt"
     path.write_text("the low lower lowest " * 400_000)
     model = tokenizer.model

@@ -89,11 +89,12 @@ def test_the_summary_says_where_validation_starts(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text("".join(LINES))
     TOKENIZER.save(tmp_path / "tokenizer")
     words = ["encode", tmp_path / "input.txt", "--tokenizer", tmp_path / "tokenizer", "--val-fraction", "10%"]
-    done = command.succeeded(command.run(*words, "--output", tmp_path / "train.bin"))
+    words += ["--single", "--shard-format", "bin", "--output", tmp_path / "out"]
+    done = command.succeeded(command.run(*words))
     said = " ".join(done.stdout.split())
     assert f"from byte {len(''.join(LINES[:91])):,} of {tmp_path / 'input.txt'} on" in said
     assert "with more, whole ones are held out, which changes the split once" in said
-    assert all((tmp_path / name).stat().st_size > 100 for name in ("train.bin", "val.bin"))
+    assert all((tmp_path / "out" / name).stat().st_size > 100 for name in ("train.bin", "val.bin"))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
 from bpe_pipeline.executors import Broadcast
 from bpe_pipeline.pattern.compiled import PatternSequence
-from bpe_pipeline.shards.ids_file import EncodedChunk, IdsWriter
+from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter
 from bpe_pipeline.shards.special_in_text import SpecialInText
 from bpe_pipeline.storage import Location, named, open_file
 from bpe_pipeline.storage.atomic import whole_file
@@ -107,7 +107,7 @@ def encode_chunk(task: EncodeTask) -> EncodedChunk:
         if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
             task = replace(task, budget_bytes=half, copies=2 * task.copies)
         statistics = make_ids(task, model, encoder, part.add, regex_bytes=half)
-        written = part.finish_part(task.fingerprint, statistics)
+        written = part.finish(task.fingerprint, statistics)
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written

@@ -131,7 +131,6 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
     assert options.output is not None, "the data sets are not read without it"
-    manifest.refuse_working_directory(options.output)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
