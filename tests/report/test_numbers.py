@@ -81,7 +81,7 @@ def test_the_verdict_looks_at_all_doublings_above_a_size() -> None:
         ((0.2, 0.04, 0.088, 0.01), "8,000 is enough: doubling it saves 1.0%"),
     ):
         marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
-        merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),), 100)
+        merged = MergeNumbers(1, 1, (), tuple(marked), ((1, 100),), 0.0)
         assert str(recommended_size(merged, marked[-1].vocab_size)).startswith(verdict)
 
 

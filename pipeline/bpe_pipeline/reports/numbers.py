@@ -31,16 +31,15 @@ class SizePoint:
 @dataclass(frozen=True)
 class MergeNumbers:
     """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
-    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged). last_count: how
-    often the last merge occurred in the text; weighted: in the weighted counts, where the others are gone."""
+    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged). rare_merges:
+    the share that occurs fewer than 20 times in the text; None if only weighted counts are known."""
 
     merges: int
     bytes: int
     curve: tuple[SizePoint, ...]
     marked: tuple[SizePoint, ...]
     ranks: tuple[tuple[int, int], ...]
-    last_count: int = 0
-    weighted: bool = False
+    rare_merges: float | None = None
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import add
 
 from bpe_pipeline.base import machine
 from bpe_pipeline.corpus.sampling import Choice, Drawn, read_chosen
 from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.counter_file import open_counter
-from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.merges.merge_list import MergeList, rare_share
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.reports import numbers
 from bpe_pipeline.reports.formulas import gini
@@ -93,8 +94,7 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         shapes=tuple(numbers.Shape(*shape(one.vocab)) for _, one in named),
         merged=replace(
             merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
-            last_count=_last_count(task, model, learned),
-            weighted=task.weighted and not task.counters,
+            rare_merges=_rare_merges(task, model, learned),
         ),
         sample=_sample(task, model, drawn, named),
         references=tuple(
@@ -128,15 +128,15 @@ def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
     return token_uses(first.left, first.right, first.joined, result)
 
 
-def _last_count(task: NumbersTask, model: Model, learned: MergeList) -> int:
-    """Return how often the last merge occurred in the text itself, if that is known, else in the counts."""
-    if not task.counters or not learned.counts:
-        return learned.counts[-1] if learned.counts else 0
-    times, last = 0, model.vocabulary.result[len(learned) - 1]
+def _rare_merges(task: NumbersTask, model: Model, learned: MergeList) -> float | None:
+    """Return the share of merges that are rare in the text itself; None if only weighted counts are known."""
+    if not task.weighted:
+        return rare_share(learned.joined)
+    uses = [0] * (model.vocabulary.max_id + 1)
     for path, fingerprint in task.counters:
         with open_counter(path, fingerprint=fingerprint) as counter:
-            times += model.uses(counter.read_all())[last]
-    return times
+            uses = list(map(add, uses, model.uses(counter.read_all())))
+    return rare_share(model.vocabulary.occurrences(uses)) if task.counters else None
 
 
 def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from bpe_pipeline.base.units import format_count, format_share
-from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
+from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, MOST_RARE, enough_from
 from bpe_pipeline.reports.formulas import gini
 from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, SentenceTokens, same_text
 from bpe_pipeline.reports.result import Advice, prices
@@ -108,13 +108,21 @@ def _scripts_of(text: str) -> set[str]:
     return {script for script, count in letters.items() if count >= _LEAST_OF_SENTENCE * letters.total()}
 
 
+def rare_in_words(share: float | None) -> str:
+    """Say how many merges are rare."""
+    if share is None:
+        return "how often its merges occurred without weights is unknown"
+    amount = format_share(share, ".1%") if share else "none"
+    return f"{amount} of its merges occurred fewer than {LEAST_COUNT} times"
+
+
 def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
     doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
     tokens, savings = {one.vocab_size: one.tokens for one in doublings}, [one.saved or 0.0 for one in doublings[1:]]
-    last = merged.last_count
     saved = {one.vocab_size: one.saved for one in doublings[1:]}
-    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, "last_count": last}
+    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING}
+    evidence |= {"rare_merges": merged.rare_merges, "most_rare": MOST_RARE}
     if (first := enough_from(savings, LEAST_SAVING)) is not None:
         enough, most = doublings[first].vocab_size, max(savings[first:])
         because = f"{enough:,} is enough: doubling it saves {savings[first]:.1%} of the tokens, less than "
@@ -125,13 +133,13 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     take = f"{vocab_size:,}"
     if not merged.ranks:
         return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
-    times = format_count(last, "times") + " in the weighted counts" * merged.weighted
-    if last < LEAST_COUNT:
-        because = f"{take} is too large for this text: its last merge occurred {times}, fewer than {LEAST_COUNT}"
+    rare = rare_in_words(merged.rare_merges)
+    if merged.rare_merges is not None and merged.rare_merges > MOST_RARE:
+        because = f"{take} is too large for this text: {rare}, more than {MOST_RARE:.0%}"
         return Advice("size", f"less than {take}", because, evidence=evidence)
     least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
     known = "" if least is None else f": the last doubling saved {least:.1%}"
-    because = f"{take} or more{known}; its last merge still occurred {times}"
+    because = f"{take} or more{known}; {rare}"
     unless = "" if least is None else f"limit {LEAST_SAVING:.0%}: smaller only above {least:.1%}"
     return Advice("size", f"{take} or more", because, unless, evidence=evidence)
 
