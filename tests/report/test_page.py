@@ -42,7 +42,7 @@ KEYS = {
     "": "tokenizers vocabulary shapes merged sample references sentences ginis machine",
     "vocabulary": "tokens bytes special_tokens variants groups",
     "merged": "merges bytes curve marked ranks rare_merges",
-    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses",
+    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses rewritten",
 }
 
 

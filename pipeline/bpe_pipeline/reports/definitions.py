@@ -111,7 +111,7 @@ TEXT = (
     Number(
         "bytes",
         "bytes",
-        "Bytes of the text in UTF-8, without special tokens, in NFC if the tokenizer puts it there.",
+        "Bytes of the text in UTF-8, without special tokens; in NFC for all tokenizers if one of them puts it there.",
         _amount("bytes"),
         form=",d",
         brief=True,
@@ -261,7 +261,7 @@ TEXT = (
     Number(
         "round_trip",
         "lines that come back",
-        "The share of lines, not blank, that decoding returns as they were, or in their Unicode normalization.",
+        "The share of lines, not blank, that decoding returns as they were, or in NFC.",
         _rest("changed_lines", "lines"),
         1,
         ".1%",

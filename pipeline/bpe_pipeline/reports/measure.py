@@ -7,13 +7,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from operator import itemgetter
 
+from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, NUMBERS, TEXT, VOCABULARY, Number, values
 from bpe_pipeline.reports.formulas import NumberCuts, number_cuts
-from bpe_pipeline.reports.record import MarkedText, MeasuredTokenizer, Record, record_of
+from bpe_pipeline.reports.record import MarkedText, MeasuredTokenizer, Record, record_of, script_of_line
 
 _LARGEST_SHARE, _FEWEST_TIMES, _FEWEST_BYTES, _MOST_TOKENS = 0.1, 4, 4, 24  # of tokens of a single source
 _MOST_SOURCES = 12
@@ -23,9 +24,7 @@ _BATCH = 1024  # documents that are measured at once
 _CODE = re.compile(
     r"(?i)\bcode\b|\.(?:[chjrm]|cc|cpp|cs|cu|f90|go|hs|hpp|java|jl|js|kt|lua|php|pl|py|rb|rs|scala|sh|sql|swift|tsx?)$"
 )
-_OF_SCRIPTS = [
-    NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole", "lines", "round_trip")
-]
+_OF_SCRIPTS = [NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole")]
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,19 @@ class SampleText:
     texts: Sequence[tuple[str, str]]
     languages: Sequence[str] = ()
     same: bool = False
+
+    def in_nfc(self) -> "SampleText":
+        """Return the same texts in NFC."""
+        return replace(self, texts=[(source, nfc(text)) for source, text in self.texts])
+
+    def changed_by_nfc(self) -> dict[str, tuple[int, int]]:
+        """Return of each script how many lines NFC changes, and of how many; a line has that of its first letter."""
+        lines, changed = Counter[str](), Counter[str]()
+        for _, text in self.texts:
+            for line in filter(str.strip, text.split("\n")):
+                lines[script := script_of_line(line)] += 1
+                changed[script] += nfc(line) != line
+        return {script: (count, lines[script]) for script, count in changed.items() if count}
 
     def batches(self) -> Iterator[tuple[str, list[MarkedText]]]:
         """Yield a source and some of its texts: what is found in them is freed with the batch."""

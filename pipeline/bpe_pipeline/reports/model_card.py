@@ -32,7 +32,7 @@ def model_card(
         (
             ("vocabulary", f"{size:,} tokens, byte-level BPE"),
             *((name, options[name]) for name in _OPTIONS if options.get(name, "none") not in ("none", "False", "0")),
-            ("trained on", f"{format_bytes(numbers.merged.bytes)} of text"),
+            ("trained on", f"{format_bytes(corpus.bytes)} of text" if corpus.bytes else f"counts from {corpus.source}"),
             *((("left out", corpus.not_taken),) if str(corpus.not_taken) else ()),
             *((question, answer) for question, answer in answers if question != SKIPPED),
         )

@@ -63,7 +63,8 @@ class NumbersTask:
 
 def measured_model(model: Model) -> MeasuredTokenizer:
     """Return what is measured of a tokenizer of ours."""
-    return MeasuredTokenizer(TextEncoder(model).text_stretches, model.vocabulary.to_dict(), model.vocabulary.size)
+    stretches, nfc = TextEncoder(model).text_stretches, model.preparation.nfc
+    return MeasuredTokenizer(stretches, model.vocabulary.to_dict(), model.vocabulary.size, nfc=nfc)
 
 
 def compute_numbers(task: NumbersTask) -> Numbers:
@@ -190,6 +191,9 @@ def _sample(
     texts, others = sample_text(task.choice, drawn, sorted((text for text, _ in of_text), key=len, reverse=True))
     if not any(text for _, text in texts.texts):
         return None
+    rewritten = texts.changed_by_nfc() if named[0][1].nfc else {}
+    if any(one.nfc for _, one in named):
+        texts = texts.in_nfc()
     measured, losses = measure(named, texts), Tally()
     for one in drawn:
         losses.add("replacements", one.replaced, [one.path])
@@ -204,6 +208,7 @@ def _sample(
         curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
         first_stage=_first_stage(task.trained, texts.texts),
         losses=losses.kinds,
+        rewritten=rewritten,
     )
 
 

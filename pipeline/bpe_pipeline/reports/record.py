@@ -30,12 +30,13 @@ _FRAGMENT = re.compile(rb"[\xf0-\xf7][\x80-\xbf]{0,3}|[\xe0-\xef][\x80-\xbf]{0,2
 class MeasuredTokenizer:
     """What is measured of a tokenizer. stretches: ids and text of each stretch of a text, as of
     `TextEncoder.text_stretches`. vocab: bytes of every token; size: with special tokens, which `vocab` may lack.
-    decode: how ids become text, if not by joining their bytes."""
+    decode: how ids become text, if not by joining their bytes; nfc: it puts text into NFC."""
 
     stretches: Callable[[str], Iterable[tuple[Sequence[int], bytes]]]
     vocab: Mapping[int, bytes]
     size: int
     decode: Callable[[Sequence[int]], str] | None = None
+    nfc: bool = False
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text without its special tokens."""
@@ -103,9 +104,9 @@ class MarkedText:
         return tuple(_limits(pattern, self.text) for pattern in (_IDENTIFIERS, _OPERATORS, _INDENTATION))
 
     @cached_property
-    def lines(self) -> Counter[str]:
-        """How many lines that are not blank there are of each script: that of the first letter, "" without any."""
-        return Counter(map(script_of_line, filter(str.strip, self.text.split("\n"))))
+    def lines(self) -> int:
+        """How many lines are not blank."""
+        return sum(not line.isspace() for line in self.text.split("\n") if line)
 
     @cached_property
     def amounts(self) -> Sums:
@@ -140,7 +141,7 @@ def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
 @dataclass
 class Record:
     """What was counted. used: ids with their counts; numbers: (digits, cuts inside) with theirs; scripts: of the words
-    and lines of each script; size: of the vocabulary."""
+    of each script; size: of the vocabulary."""
 
     size: int
     sums: Sums = field(default_factory=dict)
@@ -208,9 +209,7 @@ def _count(
     add_to(sums, {"tokens": tokens})
     # Special tokens of this tokenizer, which cut a text into stretches, are not decoded.
     changed = _changed_lines(text if len(parts) == 1 else MarkedText("".join(parts)), "".join(decoded))
-    add_to(sums, {"lines": text.lines.total(), "changed_lines": changed.total()})
-    for script, lines in text.lines.items():
-        add_to(record.scripts[script], {"lines": lines, "changed_lines": changed[script]})
+    add_to(sums, {"lines": text.lines, "changed_lines": changed})
 
 
 def overlapping(ends: Sequence[int], begin: int, end: int) -> int:
@@ -229,21 +228,20 @@ def _code_sums(text: MarkedText, ends: Sequence[int]) -> Sums:
         first = bisect_right(ends, begin)
         start = ends[first - 1] if first else 0
         alone += ends[bisect_left(ends, end)] == end and data[start:begin] in (b"", b" ")
-    counted = {"code_lines": text.lines.total(), "names": len(names), "names_whole": whole}
+    counted = {"code_lines": text.lines, "names": len(names), "names_whole": whole}
     counted |= {"operators": len(operators), "operators_alone": alone}
     return {**counted, "indentations": len(indentation), "indentation_tokens": covering}
 
 
-def _changed_lines(text: MarkedText, decoded: str) -> Counter[str]:
-    """Count the lines of each script that decoding does not return; all, if it returns more or fewer lines."""
+def _changed_lines(text: MarkedText, decoded: str) -> int:
+    """Count the lines that decoding does not return; all, if it returns more or fewer lines."""
     if decoded == text.text:
-        return Counter()
+        return 0
     lines, others = text.text.split("\n"), decoded.split("\n")
     if len(lines) != len(others):
         return text.lines
-    return Counter(
-        script_of_line(line) for line, other in zip(lines, others, strict=True) if line != other and line.strip()
-    )
+    pairs = ((line, other) for line, other in zip(lines, others, strict=True) if line.strip())
+    return sum(line != other and nfc(line) != other for line, other in pairs)
 
 
 def bytes_lost(text: str, decoded: str) -> int:

@@ -161,13 +161,12 @@ def _languages(numbers: Numbers) -> str:
 
 
 def rewritten(numbers: Numbers) -> str:
-    """Say how many lines of which scripts in the sample decoding does not return, which NFC rewrites; empty if none."""
-    scripts = () if numbers.sample is None else numbers.sample.tokenizers[0].scripts
-    shares = {one.name: (1 - one.numbers.get("round_trip", 1), int(one.numbers.get("lines", 0))) for one in scripts}
-    most = sorted((of for of in shares.items() if of[1][0] > 0), key=lambda of: (-of[1][0], of[0]))
+    """Say how many lines of which scripts in the sample NFC changes; empty if none, or if the text stays as it is."""
+    changed = {} if numbers.sample is None else numbers.sample.rewritten
+    most = sorted(((-count / lines, name, lines) for name, (count, lines) in changed.items() if name))
     if not most:
         return ""
-    named = [f"{share:.1%} of {format_count(lines, 'lines')} in {name}" for name, (share, lines) in most]
+    named = [f"{-share:.1%} of {format_count(lines, 'lines')} in {name}" for share, name, lines in most]
     more = [f"and of {len(most) - _MOST_SCRIPTS} more scripts"] if len(most) > _MOST_SCRIPTS else []
     return f"NFC rewrites {', '.join([*named[:_MOST_SCRIPTS], *more])}"
 
