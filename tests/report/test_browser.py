@@ -93,9 +93,9 @@ def require_figures(view: Any, scheme: str) -> None:
     """Every figure is drawn, and again when the colours change."""
     wait_for(view, "document.querySelectorAll('figure .trace path').length >= 20")
     path = "path => [...document.querySelectorAll(path)].filter(p => p.getBBox().width > 0).length"
-    names = ("size-curve", "ranks", "lengths", "scripts", "languages", "sources")
+    names = ("size-curve", "languages", "sources")
     assert [name for name in names if not view.evaluate(path, f"#{name} .trace path")] == []
-    colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
+    colour = "getComputedStyle(document.querySelector('#languages .xtick text')).fill"
     for changed in ("light" if scheme == "dark" else "dark", scheme):
         before = view.evaluate(colour)
         view.emulate_media(color_scheme=changed)
@@ -119,7 +119,7 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
     assert _of_a_run(reported)
     tokens = bpe_pipeline.load(reported).vocab.values()
     with opened(browser, reported / "report.html") as view:
-        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+        wait_for(view, "document.querySelector('#languages .xtick text') !== null")
         assert view.inner_text("label[for=search]").startswith("Search all 350 tokens")
         view.evaluate("document.querySelector('h1').focus()")
         for _ in range(40):
@@ -140,13 +140,13 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
 def test_a_figure_is_saved_as_svg_in_light_colours_and_fits_the_printed_page(reported: Path, browser: Any) -> None:
     assert _of_a_run(reported)
     with opened(browser, reported / "report.html", scheme="dark") as view:
-        wait_for(view, "document.querySelectorAll('figure .save').length === 6")
-        view.focus("#lengths ~ .save")
+        wait_for(view, "document.querySelectorAll('figure .save').length === 3")
+        view.focus("#languages ~ .save")
         with view.expect_download() as downloaded:
             view.keyboard.press("Enter")
-        assert downloaded.value.suggested_filename == "lengths.svg"
+        assert downloaded.value.suggested_filename == "languages.svg"
         saved = Path(downloaded.value.path()).read_text()
         assert saved.startswith("<svg")
         assert "rgb(0, 114, 178)" in saved
         view.evaluate("dispatchEvent(new Event('beforeprint'))")
-        wait_for(view, "document.querySelector('#lengths .main-svg').getAttribute('width') === '640'")
+        wait_for(view, "document.querySelector('#languages .main-svg').getAttribute('width') === '640'")

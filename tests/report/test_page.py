@@ -14,6 +14,7 @@ from command import refused, run, succeeded
 
 import bpe_pipeline
 from bpe_pipeline.reports import page
+from bpe_pipeline.reports.numbers import SENTENCES
 from bpe_pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
 from bpe_pipeline.reports.plots import page_figures
 from bpe_pipeline.reports.summary import Report
@@ -39,10 +40,10 @@ def figures_of(page: Path) -> Any:
 
 
 KEYS = {
-    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine",
-    "vocabulary": "tokens bytes special_tokens variants groups",
-    "merged": "merges bytes curve marked ranks rare_merges",
-    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses rewritten",
+    "": "tokenizers vocabulary scripts merged sample references sentences ginis machine",
+    "vocabulary": "tokens bytes special_tokens groups",
+    "merged": "merges bytes curve marked rare_merges",
+    "sample": "held_out description bytes texts tokenizers parallel curve losses rewritten",
 }
 
 
@@ -81,8 +82,8 @@ def test_report_json_has_the_documented_keys_and_report_txt_the_tables(reported:
     head, _, below = (reported / "report.txt").read_text().partition("\n\n")
     assert head.startswith("run ")
     assert "\nnext " in head
-    assert below.startswith("Verdict\n  How short  ")
-    for title in ("Bytes per token by size", "Tokens by script", "Longest tokens (", "NOT held out"):
+    assert below.startswith("Verdict\n  Compression  ")
+    for title in ("Bytes per token by size", "By language", "Longest tokens (", "NOT held out"):
         assert title in below
     assert all(line.isprintable() for line in below.splitlines())
 
@@ -94,23 +95,11 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
     assert numbers["vocabulary"]["tokens"] == len(tokenizer.vocabulary.tokens)
     assert numbers["vocabulary"]["groups"]["unreachable"]["count"] == 0
     assert numbers["sample"]["held_out"] is False
-    for sentence in numbers["sentences"]:
-        [cut] = sentence["cuts"]
-        ids = [id_ for part, _ in cut for id_ in part]
-        assert ids == tokenizer.encode_ordinary(sentence["text"])
-        assert sentence["counts"][0] == len(ids)
-        assert len(sentence["counts"]) == 1 + len(numbers["references"]) == len(numbers["ginis"])
-    # In the byte alphabet a token of one letter is one byte; ASCII, which is a character alone, keeps its letter.
-    other = pytest.importorskip("tokenizers").Tokenizer.from_file(str(reported / "tokenizer" / "tokenizer.json"))
-    found = {one["language"]: one["fallback"] for one in numbers["sentences"]}
-    assert found["English"] == [0]
-    assert found["Korean"][0] > 0.5
-    text = (reported / "report.txt").read_text().partition("Single bytes by language\n")[2].partition("\n\n")[0]
-    for one in numbers["sentences"]:
-        tokens = other.encode(one["text"], add_special_tokens=False).tokens
-        alone = [token for token in tokens if len(token) == 1 and token not in "ĠĊ" and not token.isascii()]
-        assert found[one["language"]] == [len(alone) / len(tokens)]
-        assert f"{len(alone) / len(tokens):.1%}" in text.partition(f"  {one['language']} ")[2].splitlines()[0]
+    assert {one["language"]: one["counts"][0] for one in numbers["sentences"]} == {
+        language: len(tokenizer.encode_ordinary(text)) for language, text in SENTENCES.items()
+    }
+    assert {len(one["counts"]) for one in numbers["sentences"]} == {len(numbers["ginis"])}
+    assert len(numbers["ginis"]) == 1 + len(numbers["references"])
 
 
 def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: Path) -> None:
@@ -175,7 +164,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert found == {(name, one): ratio for name in ("this tokenizer", "a $label$") for one, ratio in ratios.items()}
     assert " times the tokens of en for the same held-out text" in (copied / "report.txt").read_text()
     drawn = {path.name: path.read_bytes() for path in figures.iterdir()}
-    for name in ("size-curve", "languages", "sources", "scripts", "lengths"):
+    for name in ("size-curve", "languages", "sources"):
         assert b"a $label$" in drawn[f"{name}.svg"]
         assert drawn[f"{name}.pdf"].startswith(b"%PDF")
     assert "is not empty" in refused(run("report", copied, *words), 1)
@@ -183,7 +172,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert {path.name: path.read_bytes() for path in figures.iterdir()} == drawn
     shown = bpe_pipeline.report(copied, held_out=parallel)._repr_html_()
     assert "<h3>Verdict</h3>" in shown
-    assert shown.count("data:image/svg+xml") == 6
+    assert shown.count("data:image/svg+xml") == 3
     assert "a label twice" in refused(run("report", copied, "--compare", f"x={copied}", f"x={copied}"), 2)
 
 
@@ -391,7 +380,7 @@ def test_missing_text_of_the_sample_is_a_warning(small: Path, tmp_path: Path, mo
 def test_plotly_accepts_the_figures(reported: Path) -> None:
     graphs = pytest.importorskip("plotly.graph_objects")
     figures = figures_of(reported / "report.html")
-    assert list(figures) == ["size-curve", "languages", "sources", "scripts", "lengths", "ranks"]
+    assert list(figures) == ["size-curve", "languages", "sources"]
     for figure in figures.values():
         assert figure.pop("title")
         graphs.Figure(json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))))  # it checks names and values

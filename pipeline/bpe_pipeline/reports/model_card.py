@@ -10,7 +10,7 @@ from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.reports.numbers import Numbers
 from bpe_pipeline.reports.parts import Rows, Table
-from bpe_pipeline.reports.tables import mixture_table, sentences_table, sizes, special_token_table
+from bpe_pipeline.reports.tables import language_table, mixture_table, sizes, special_token_table
 from bpe_pipeline.reports.verdict import SKIPPED
 
 MARK = "<!-- Made by bpe-pipeline from the report; without this line it is kept as you edit it. -->"
@@ -37,7 +37,7 @@ def model_card(
             *((question, answer) for question, answer in answers if question != SKIPPED),
         )
     )
-    listed = [*mixture_table(corpus), sentences_table(numbers), sizes(numbers.merged)]
+    listed = [*mixture_table(corpus), language_table(numbers), sizes(numbers.merged)]
     if numbers.vocabulary.special_tokens:
         listed.insert(0, special_token_table(numbers))
     head = "---\nlibrary_name: transformers\ntags:\n- tokenizer\n- bpe\n---"

@@ -19,7 +19,7 @@ from typing import BinaryIO
 from bpe_pipeline import __version__
 from bpe_pipeline.base.system import process_lock
 from bpe_pipeline.reports.figure import Figure, plotly_figure
-from bpe_pipeline.reports.numbers import Numbers, SentenceTokens
+from bpe_pipeline.reports.numbers import Numbers
 from bpe_pipeline.reports.parts import Html, Part, element, escaped, html_of
 from bpe_pipeline.reports.plots import page_figures
 from bpe_pipeline.storage import Location
@@ -100,14 +100,16 @@ def write_page(
     directory: of the tokenizer; parts: by their sections; added: figures of extensions.
     """
     own = page_figures(numbers)
-    content = dict.fromkeys(("gain", "ranks", "sources"), "")  # not always there
-    content |= {one.id.replace("-", "_"): figure_element(one) for one in own}
-    content |= {name: html_of(*shown) for name, shown in parts.items()}
+    drawn = {one.id: figure_element(one) for one in own}
+    content: dict[str, str] = {name: html_of(*shown) for name, shown in parts.items()}
     content |= {
         "directory": escaped(directory),
         "style": (_HERE / "page.css").read_text("utf-8"),
         "added": escaped(*map(figure_element, added)),
-        "cuts": escaped(*(_sentence(numbers, sentence) for sentence in numbers.sentences)),
+        "size_curve": drawn["size-curve"],
+        "gain": drawn.get("gain", ""),
+        "languages_figure": drawn["languages"],
+        "sources_figure": drawn.get("sources", ""),
         "count": f"{numbers.tokenizers[0][1]:,}",
         "version": __version__,
         "listing": base64.b64encode(numbers.listing).decode(),
@@ -115,23 +117,3 @@ def write_page(
     }
     page = Template((_HERE / "page.html").read_text("utf-8")).substitute(content)
     file.write(page.encode(errors="replace"))
-
-
-def _sentence(numbers: Numbers, one: SentenceTokens) -> Html:
-    """Show how each tokenizer cuts a sentence, one below the other."""
-    shown = []
-    for (name, _), cut in zip(numbers.tokenizers, one.cuts, strict=True):
-        tokens = sum(len(ids) for ids, _ in cut)
-        spans = (
-            element(
-                "span",
-                text,
-                element("sub", len(ids)) if len(ids) > 1 else "",
-                class_=f"t{number % 4}",
-                title=f"id {' '.join(map(str, ids))}",
-            )
-            for number, (ids, text) in enumerate(cut)
-        )
-        named = element("p", f"{name}: {tokens} tokens", class_="quiet") if len(one.cuts) > 1 else escaped()
-        shown.append(escaped(named, element("p", *spans, class_="cut", dir="auto")))
-    return escaped(element("h4", one.language), *shown)

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from bpe_pipeline.base.units import format_count, format_share
 from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, MOST_RARE, enough_from
 from bpe_pipeline.reports.formulas import gini
-from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, SentenceTokens, same_text
+from bpe_pipeline.reports.numbers import MARKED_SIZES, SENTENCES, MergeNumbers, Numbers, SentenceTokens, language_costs
 from bpe_pipeline.reports.result import Advice, prices
 from bpe_pipeline.reports.tokens import BROKEN, script_of_character
 
-WHO_PAYS, SKIPPED = "Who pays", "Skipped input"  # questions
+COMPRESSION, COST, SKIPPED = "Compression", "Cost by language", "Skipped input"
 _MOST_LANGUAGES, _MOST_SCRIPTS = 3, 4
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 _LEAST_SHARE, _LEAST_OF_SENTENCE = 0.001, 0.25  # of the corpus, so that it has a script; of a sentence's letters
@@ -30,21 +30,21 @@ def verdict(
     tokens of the training corpus.
     """
     lost = [one.partition(" (first: ")[0] for one in skipped]
-    who_pays = _languages(numbers)
+    cost = _languages(numbers)
     rows = {
-        "How short": _rate(numbers),
+        COMPRESSION: _rate(numbers),
         "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
-        WHO_PAYS: who_pays,
+        COST: cost,
         "Broken tokens": _broken(numbers),
         SKIPPED: "; ".join([*lost, *filter(None, [rewritten(numbers)])]) or "nothing was skipped or altered",
         **answers,
-        **({WHO_PAYS: who_pays} if _is_parallel(numbers) else {}),
+        **({COST: cost} if _is_measured(numbers) else {}),
     }
     return tuple(rows.items())
 
 
-def _is_parallel(numbers: Numbers) -> bool:
-    return numbers.sample is not None and bool(numbers.sample.parallel)
+def _is_measured(numbers: Numbers) -> bool:
+    return numbers.sample is not None and bool(numbers.sample.tokenizers[0].costs)
 
 
 def _rate(numbers: Numbers) -> str:
@@ -89,13 +89,13 @@ def _thousands(size: int) -> str:
 
 def sentences_of_corpus(numbers: Numbers) -> list[SentenceTokens]:
     """Return those of the built-in sentences in whose scripts the corpus is, by its sample and the tokens learned."""
-    scripts = Counter(numbers.shapes[0].scripts)
+    scripts = Counter(numbers.scripts)
     scripts["Latin"] -= _ASCII_LETTERS
     known = [scripts]
     if numbers.sample is not None and not numbers.sample.held_out:
-        known.append(Counter({script.name: script.bytes for script in numbers.sample.tokenizers[0].scripts}))
+        known.append(Counter(numbers.sample.tokenizers[0].scripts))
     present = {name for one in known for name, count in one.items() if count > _LEAST_SHARE * one.total()}
-    return [sentence for sentence in numbers.sentences if _scripts_of(sentence.text) <= present]
+    return [one for one in numbers.sentences if _scripts_of(SENTENCES[one.language]) <= present]
 
 
 def _scripts_of(text: str) -> set[str]:
@@ -131,7 +131,7 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
         unless = f"with a limit of {most:.1%} it would be {larger:,}"
         return Advice("size", f"{enough:,}", because, unless, evidence=evidence)
     take = f"{vocab_size:,}"
-    if not merged.ranks:
+    if not merged.merges:
         return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
     rare = rare_in_words(merged.rare_merges)
     if merged.rare_merges is not None and merged.rare_merges > MOST_RARE:
@@ -146,18 +146,19 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
 
 def _languages(numbers: Numbers) -> str:
     """Compare the languages of held-out files, else those of the sentences that the corpus has."""
-    same, is_measured = same_text(numbers), _is_parallel(numbers)
-    of_corpus = {one.language for one in sentences_of_corpus(numbers)} | {same.reference}
-    listed = {name: counts[0] for name, counts in same.counts.items() if is_measured or name in of_corpus}
-    reference = max(listed[same.reference], 1)
-    paying = sorted(((tokens / reference, name) for name, tokens in listed.items()), reverse=True)
+    found, is_measured = language_costs(numbers), _is_measured(numbers)
+    of_corpus = {one.language for one in sentences_of_corpus(numbers)} | {found.reference}
+    listed = [name for name in found.costs if is_measured or name in of_corpus]
+    paying = sorted(((found.times(name), name) for name in listed), reverse=True)
     named = [f"{name} {times:.1f}" for times, name in paying[:_MOST_LANGUAGES] if times >= _TIMES_ENGLISH]
-    what = f"times the tokens of {same.reference} for the same {'held-out text' if is_measured else 'sentence'}"
-    others = len(same.counts) - len(listed)
+    text = "held-out text" if is_measured else "sentence"
+    what = f"times the {found.unit} of {found.reference}" + f" for the same {text}" * (found.unit == "tokens")
+    others = len(found.costs) - len(listed)
     without = f"; {others} of the sentences are in scripts that this corpus lacks" if others else ""
     if not named:
         return f"no language takes {_TIMES_ENGLISH} {what}{without}"
-    return f"{', '.join(named)} {what}; Gini {gini(list(listed.values())) or 0:.2f}{without}"
+    inequality = gini([found.costs[name][0] for name in listed]) or 0
+    return f"{', '.join(named)} {what}; Gini {inequality:.2f}{without}"
 
 
 def rewritten(numbers: Numbers) -> str:
