@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import bpe_pipeline
-from bpe_pipeline.reports.figure import Axis, Figure, Series
 from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.summary import Section
@@ -18,7 +17,6 @@ SECTION = Section(
     numbers={"phase": 0.5},
     tables=(Table("Tides", ("hour", "height"), (("six", 2), ("noon", 1))),),
     advice=(Advice("moon", "wait", "the moon is full"),),
-    figures=(Figure("tides", "Tides by hour", "lines", Axis("hour"), Axis("height"), (Series("", ((6, 2.0),)),)),),
     verdict={COST: "the sea", "Is it night": "yes"},
 )
 

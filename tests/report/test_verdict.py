@@ -13,7 +13,7 @@ from command import run, succeeded
 import bpe_pipeline
 from bpe_pipeline.extensions.adapt.savings import Saving
 from bpe_pipeline.reports.numbers import SENTENCES
-from bpe_pipeline.reports.verdict import SKIPPED, _against, recommended_size, rewritten, sentences_of_corpus, verdict
+from bpe_pipeline.reports.verdict import SKIPPED, Comparison, recommended_size, rewritten, sentences_of_corpus, verdict
 
 LATIN = {"English", "German", "Spanish", "Turkish", "Vietnamese"}
 
@@ -96,9 +96,9 @@ def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> Non
 
 
 def test_a_difference_of_few_tokens_is_not_none() -> None:
-    assert _against(99_999, 100_000, "old", 300) == "0.001% fewer tokens than old, 300 tokens"
-    assert _against(100_400, 100_000, "old", 300) == "0.4% more tokens than old, 300 tokens"
-    assert _against(100_600, 100_000, "old", 300) == "1% more tokens than old, 300 tokens"
+    assert str(Comparison("the sample", "old", 300, 99_999, 100_000)) == "0.001% fewer tokens than old, 300 tokens"
+    assert str(Comparison("the sample", "old", 300, 100_400, 100_000)) == "0.4% more tokens than old, 300 tokens"
+    assert str(Comparison("the sample", "old", 300, 100_600, 100_000)) == "1% more tokens than old, 300 tokens"
     assert str(Saving.of([100_000, 99_990], 1)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
 
 

@@ -29,9 +29,9 @@ from bpe_pipeline.corpus.skipped_or_altered import in_words
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import merge, merge_list
-from bpe_pipeline.reports import page
+from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.compared import cached_or_reference, load_compared, written_roles
-from bpe_pipeline.reports.figure_files import images, require_figures, write_figures
+from bpe_pipeline.reports.drawing import HINT, images, require_figures, write_figures
 from bpe_pipeline.reports.numbers import REFERENCES, Numbers
 from bpe_pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from bpe_pipeline.reports.parts import Part, Table, as_text
@@ -95,7 +95,7 @@ class Extras:
 
 @dataclass(frozen=True)
 class WrittenReport(Result):
-    """The files of a report that was made again, its numbers, a hint about a file that was not written, and the
+    """The files of a report that was made again, its numbers, a hint if the page has no figures, and the
     verdict."""
 
     written: tuple[Location, ...]
@@ -160,14 +160,13 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
     for altered in in_words(numbers.sample.losses) if extras.held_out and numbers.sample is not None else ():
         listener(Notice("warning", f"--held-out: {altered}"))
-    hint = "" if page.plotly_script() is not None else page.HINT
+    hint = "" if drawing.can_draw() else f"the page has no figures; for these: {HINT}"
     if hint:
         listener(Notice("info", hint))
     shown = made_again.parts()
     if extras.figures is not None:
         tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-        figures = [*page_figures(numbers), *made_again.added_figures]
-        write_figures(extras.figures, figures, tables, overwrite=extras.overwrite)
+        write_figures(extras.figures, page_figures(numbers), tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
     return WrittenReport(written, hint, numbers, tuple(shown["verdict"]))
 

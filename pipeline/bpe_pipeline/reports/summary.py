@@ -13,7 +13,6 @@ from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.skipped_or_altered import in_one_line
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.executors import ClusterUse
-from bpe_pipeline.reports.figure import Figure
 from bpe_pipeline.reports.numbers import Numbers
 from bpe_pipeline.reports.parts import Part, Rows, Table
 from bpe_pipeline.reports.result import Advice, Result, plain, time_and_memory
@@ -39,14 +38,13 @@ class Section:
     """What an extension adds to a report: facts and tables, of which the terminal shows the first, and numbers for
     JSON.
 
-    figures: of the page, next to those of languages; verdict: question -> answer, in place of the report's own.
+    verdict: question -> answer, in place of the report's own.
     """
 
     rows: tuple[tuple[str, str], ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     advice: tuple[Advice, ...] = ()
-    figures: tuple[Figure, ...] = ()
     verdict: dict[str, str] = field(default_factory=dict)
 
 
@@ -232,11 +230,6 @@ class Report(Result):
         numbers = self.numbers
         size = () if numbers is None else (recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
         return (*size, *(one for section in self.summary.sections for one in section.advice))
-
-    @property
-    def added_figures(self) -> tuple[Figure, ...]:
-        """The figures of extensions."""
-        return tuple(figure for section in self.summary.sections for figure in section.figures)
 
     @property
     def added_tables(self) -> tuple[Table, ...]:

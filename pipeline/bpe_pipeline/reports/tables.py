@@ -144,7 +144,7 @@ def token_lists(numbers: Numbers) -> list[Part]:
         if name in groups and groups[name].count
     ]
     empty = [title for name, (title, _) in _GROUPS.items() if name in groups and not groups[name].count]
-    return [*shown, Note("None of these", "; ".join(empty))] if empty else shown
+    return [*shown, Note("Without any", f"None: {'; '.join(empty)}.")] if empty else shown
 
 
 def _about(token: TokenExample) -> str:

@@ -1,7 +1,8 @@
 """The verdict: five questions that a report answers first, and the size that it recommends."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -9,6 +10,7 @@ from bpe_pipeline.base.units import format_count, format_share
 from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, MOST_RARE, enough_from
 from bpe_pipeline.reports.formulas import gini
 from bpe_pipeline.reports.numbers import MARKED_SIZES, SENTENCES, MergeNumbers, Numbers, SentenceTokens, language_costs
+from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.result import Advice, prices
 from bpe_pipeline.reports.tokens import BROKEN, script_of_character
 
@@ -32,7 +34,7 @@ def verdict(
     lost = [one.partition(" (first: ")[0] for one in skipped]
     cost = _languages(numbers)
     rows = {
-        COMPRESSION: _rate(numbers),
+        COMPRESSION: _compression(numbers),
         "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
         COST: cost,
         "Broken tokens": _broken(numbers),
@@ -47,35 +49,64 @@ def _is_measured(numbers: Numbers) -> bool:
     return numbers.sample is not None and bool(numbers.sample.tokenizers[0].costs)
 
 
-def _rate(numbers: Numbers) -> str:
-    size = numbers.tokenizers[0][1]
-    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
-    words = [f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"]
-    if numbers.sample is not None and len(numbers.tokenizers) > 1:
+@dataclass(frozen=True)
+class Comparison:
+    """The tokens of this tokenizer and of another one on a text. lost: bytes that the other one does not keep."""
+
+    on: str
+    name: str
+    size: int
+    tokens: Fraction | int
+    other_tokens: Fraction | int
+    lost: int = 0
+
+    @property
+    def difference(self) -> str:
+        """Say how many more or fewer tokens this tokenizer has, for what the other one keeps."""
+        if not self.other_tokens or self.tokens == self.other_tokens:
+            return "as many tokens"
+        share = format_share(abs(1 - float(self.tokens / self.other_tokens)), ".0%")
+        return f"{share} {'fewer' if self.tokens < self.other_tokens else 'more'} tokens"
+
+    def __str__(self) -> str:
+        than = "as" if self.difference.startswith("as ") else "than"
+        kept = f", for what {self.name} keeps: it loses {self.lost:,} bytes" if self.lost else ""
+        return f"{self.difference} {than} {self.name}, {_thousands(self.size)} tokens{kept}"
+
+
+def comparisons(numbers: Numbers) -> Iterator[Comparison]:
+    """Yield how this tokenizer compares: with others on the sample, with references on sentences of the corpus."""
+    if numbers.sample is not None:
         mine, *theirs = (tokenizer.whole for tokenizer in numbers.sample.tokenizers)
-        lost = [int(one.numbers.get("lost", 0)) for one in (mine, *theirs)]
-        kept = [1 - Fraction(one, max(text.bytes, 1)) for one, text in zip(lost, (mine, *theirs), strict=True)]
-        compared = " and ".join(
-            _against(mine.tokens * share, one.tokens * kept[0], *named)
-            + (f", for what {named[0]} keeps: it loses {bytes_lost:,} bytes" if bytes_lost else "")
-            for one, share, bytes_lost, named in zip(theirs, kept[1:], lost[1:], numbers.tokenizers[1:], strict=True)
-        )
-        words.append(f"on the sample {compared}")
+        for one, (name, size) in zip(theirs, numbers.tokenizers[1:], strict=True):
+            lost = [int(text.numbers.get("lost", 0)) for text in (mine, one)]
+            kept = [1 - Fraction(lost[at], max(text.bytes, 1)) for at, text in enumerate((mine, one))]
+            yield Comparison("the sample", name, size, mine.tokens * kept[1], one.tokens * kept[0], lost[1])
     if numbers.references and (sentences := sentences_of_corpus(numbers)):
         own, *others = (sum(column) for column in zip(*(sentence.counts for sentence in sentences), strict=True))
-        of_references = others[len(numbers.tokenizers) - 1 :]
-        named = [(reference.name, reference.vocab_size) for reference in numbers.references]
-        compared = " and ".join(_against(own, tokens, *one) for tokens, one in zip(of_references, named, strict=True))
-        words.append(f"on {format_count(len(sentences), 'sentences')} in scripts of this corpus {compared}")
-    return "; ".join(words)
+        on = f"{format_count(len(sentences), 'sentences')} in scripts of this corpus"
+        for other, tokens in zip(numbers.references, others[len(numbers.tokenizers) - 1 :], strict=True):
+            yield Comparison(on, other.name, other.vocab_size, own, tokens)
 
 
-def _against(own: Fraction | int, other: Fraction | int, name: str, size: int) -> str:
-    named = f"{name}, {_thousands(size)} tokens"
-    if not other or own == other:
-        return f"as many tokens as {named}"
-    share = format_share(abs(1 - float(own / other)), ".0%")
-    return f"{share} {'fewer' if own < other else 'more'} tokens than {named}"
+def comparison_table(numbers: Numbers) -> Table:
+    """Show how this tokenizer compares with others."""
+    rows = ((one.name, one.size, one.on, one.difference) for one in comparisons(numbers))
+    return Table("Compared with", ("tokenizer", "vocabulary", "on", "this tokenizer has"), tuple(rows))
+
+
+def rate_in_words(numbers: Numbers) -> str:
+    """Say how many bytes a token has; the number comes first."""
+    size = numbers.tokenizers[0][1]
+    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
+    return f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"
+
+
+def _compression(numbers: Numbers) -> str:
+    compared: dict[str, list[str]] = {}
+    for one in comparisons(numbers):
+        compared.setdefault(one.on, []).append(str(one))
+    return "; ".join([rate_in_words(numbers), *(f"on {on} {' and '.join(words)}" for on, words in compared.items())])
 
 
 def _thousands(size: int) -> str:

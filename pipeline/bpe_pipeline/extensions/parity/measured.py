@@ -62,7 +62,7 @@ def _section(
     shown = (("languages", f"{len(names)}, whose texts differ in length by {differ}"),)
     numbers: dict[str, Any] = {"measured": measured, "gini_before": before, "gini_after": after}
     table = Table("Languages", headers, tuple(rows), _ABOUT_GINI)
-    return Section(shown, numbers, (table,), advice, (), verdict or {})
+    return Section(shown, numbers, (table,), advice, verdict or {})
 
 
 def _chosen(learned: MergeList, languages: int, below: float = float("inf")) -> list[int]:
