@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bpe_pipeline.base.printable import printable_lines
+from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.skipped_or_altered import in_one_line
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
@@ -237,7 +238,7 @@ class Report(Result):
         of_extensions = (table for section in self.summary.sections for table in section.tables)
         return (*mixture_table(self.summary.corpus), *of_extensions)
 
-    @property
+    @cached_property
     def verdict(self) -> tuple[tuple[str, str], ...]:
         """The questions that the report answers first; none without numbers."""
         answers = {name: answer for section in self.summary.sections for name, answer in section.verdict.items()}

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from types import MappingProxyType
 
 from bpe_pipeline.base.units import format_count, format_share
@@ -129,6 +130,7 @@ def sentences_of_corpus(numbers: Numbers) -> list[SentenceTokens]:
     return [one for one in numbers.sentences if _scripts_of(SENTENCES[one.language]) <= present]
 
 
+@cache
 def _scripts_of(text: str) -> set[str]:
     """Return the scripts of a good part of a text's letters.
 
