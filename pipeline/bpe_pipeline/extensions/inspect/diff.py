@@ -183,7 +183,7 @@ def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Token
 
 
 _SAMPLE_BYTES = 1 << 22
-EXAMPLES, _LONGEST = 5, 100  # in text; letters of a setting
+EXAMPLES, _LONGEST, _LONGEST_PATTERN = 5, 100, 40  # in text; letters of a setting, of a regular expression
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,10 @@ def _joined(parts: Sequence[str]) -> str:
     return first_of(parts, " | ")
 
 
-def _cut(value: str) -> str:
+def _cut(name: str, value: str) -> str:
+    """Return a setting as it is shown: of a regular expression without a name, how long it is."""
+    if name in ("pattern", "pattern steps") and len(value) > _LONGEST_PATTERN:
+        return f"a regular expression of {len(value):,} characters"
     text = " ".join(value.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -291,7 +294,7 @@ def _setting_lines(settings: Mapping[str, tuple[str, str]]) -> Iterable[str]:
     kinds: dict[str, list[str]] = {}
     for name, (one, other) in settings.items():
         kind = next((kind for kind in ("special token ", "rule of ") if name.startswith(kind)), name)
-        kinds.setdefault(kind, []).append(f"{name}: {_cut(one)} in A, {_cut(other)} in B")
+        kinds.setdefault(kind, []).append(f"{name}: {_cut(name, one)} in A, {_cut(name, other)} in B")
     for lines in kinds.values():
         yield from lines[:EXAMPLES]
         if len(lines) > EXAMPLES:
