@@ -36,6 +36,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    text = "run commands and tasks in processes of their own also where processes are not what a test is about"
+    parser.addoption("--processes", action="store_true", help=text)
+
+
 def pytest_configure() -> None:
     """Stop where the installed package has other entry points than the checkout: those of an older `pyproject.toml`."""
     stated = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]
@@ -47,9 +52,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Do everything in this process, fixtures too, unless processes are what a test is about."""
+    """Do everything in this process, fixtures too, unless processes are what a test is about, or all run in them."""
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     starts = folder in STARTING or item.get_closest_marker("processes")
+    starts = starts or (item.config.getoption("processes") and not item.get_closest_marker("here"))
     with contextlib.nullcontext() if starts else tasks_here.activated():
         return (yield)
 

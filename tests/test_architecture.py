@@ -43,7 +43,7 @@ FOLDERS = (
     "_core",
     "__init__",
 )
-MOST_TOKENS = 321_573  # of the package's Python, in all: only ever lower it
+MOST_TOKENS = 300_224  # of the package's Python, in all: only ever lower it
 LONG_FILES = {"bpe_pipeline/tokenizer/tokenizer.py": 600}  # the tokenizer's face
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
@@ -268,6 +268,7 @@ for words in (
 """
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("extension", EXTENSIONS)
 def test_the_main_road_needs_no_extension(extension: str, tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, tmp_path / "bpe_pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))

@@ -61,38 +61,57 @@ def __getattr__(name: str) -> Any:
             raise AttributeError("; ".join([f"module 'bpe_pipeline' has no attribute {name!r}", *_unusable()]))
         thing = imported()
         return getattr(thing, "function", thing)
+    return _loaded_core()
+
+
+def _loaded_core() -> Any:
+    """Import the native core: the one in this package, or else that of an installed package."""
+    from importlib import util
+
+    name = "bpe_pipeline._core"
+    spec = None if name in sys.modules else util.find_spec(name) or _installed_core()  # None there: not to be loaded
+    install = (
+        "with `pip install .` in the project's directory (it needs a C++20 compiler: `apt install g++`, "
+        "`dnf install gcc-c++` or `xcode-select --install`) and run the installed `bpe-pipeline`"
+    )
+    if spec is not None and not _is_of_sources_here(spec.origin):
+        raise ImportError(
+            f"the native core {spec.origin} was built from other sources than those next to this package; "
+            f"install the package again {install}"
+        )
     try:
-        return import_module("bpe_pipeline._core")
-    except ImportError as error:
-        core = None if "bpe_pipeline._core" in sys.modules else _installed_core()  # None there: not to be loaded
-        if core is None:
-            raise ImportError(
-                "the native core of bpe-pipeline is not built here "
-                f"({error}); install the package with `pip install .` in the project's directory "
-                "(it needs a C++20 compiler: `apt install g++`, `dnf install gcc-c++` or `xcode-select --install`) "
-                "and run the installed `bpe-pipeline`"
-            ) from None
+        if spec is None:
+            return import_module(name)
+        core = sys.modules[name] = util.module_from_spec(spec)
+        spec.loader.exec_module(core)
         return core
+    except ImportError as error:
+        raise ImportError(
+            f"the native core of bpe-pipeline is not built here ({error}); install the package {install}"
+        ) from None
 
 
 def _installed_core() -> Any:
-    """Load the installed package's core, if it is of this version and was built from the sources next to this file."""
+    """Return the spec of the core of an installed package of this version, None if there is none."""
+    from importlib import machinery, metadata
+
+    try:
+        package = metadata.distribution("bpe-pipeline")
+    except metadata.PackageNotFoundError:
+        return None
+    home = str(package.locate_file("bpe_pipeline"))
+    return machinery.PathFinder.find_spec("bpe_pipeline._core", [home]) if package.version == __version__ else None
+
+
+def _is_of_sources_here(core: str) -> bool:
+    """Whether a core was built from the sources next to this file; an installed package has none."""
     from hashlib import sha256
-    from importlib import machinery, metadata, util
     from pathlib import Path
 
     native = Path(__file__).parents[1] / "native"
     names = sorted(path.relative_to(native).as_posix() for path in native.glob("*/*.[ch]pp"))
     sources = "".join(f"{sha256((native / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     try:
-        package = metadata.distribution("bpe-pipeline")
-        home = Path(str(package.locate_file("bpe_pipeline")))
-        built = package.version, (home / "_core.sha256").read_text()
-    except (metadata.PackageNotFoundError, OSError):
-        return None
-    spec = machinery.PathFinder.find_spec("bpe_pipeline._core", [str(home)])
-    if built != (__version__, sources) or spec is None or spec.loader is None:
-        return None
-    core = sys.modules["bpe_pipeline._core"] = util.module_from_spec(spec)
-    spec.loader.exec_module(core)
-    return core
+        return not sources or Path(core).with_name("_core.sha256").read_text() == sources
+    except OSError:
+        return False

@@ -12,7 +12,6 @@ from typing_extensions import Buffer
 
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.merges.rules import MergeRules
-from bpe_pipeline.shards.deal_worker import Selection
 
 Columns: TypeAlias = tuple[Any, Any, Any]
 
@@ -385,33 +384,24 @@ def merges_of_ranks(tokens: dict[int, bytes]) -> tuple[list[int], list[int], lis
     The merges that tiktoken's ranks (rank -> bytes) imply: left, right and result, in order of rank.
     """
 
-class Dealer:
-    """Groups the documents of a run by the buckets of their keys."""
+def entries_of(ids: int, ends: Buffer, first: int, seed: int, number: int) -> memoryview:
+    """
+    The entries of a block: for each document, or stretch of one, its sort key and its ids, and whether it ends.
+    """
 
-    def __init__(self, id_bytes: int, selection: Selection, *, buckets: int, validation_buckets: int, expected: int) -> None: ...
-
-    def add(self, ids: Buffer, ends: Buffer, first: int, hashes: Buffer, number: int) -> None:
-        """A block whose first document has this number."""
-
-    def memory(self) -> int:
-        """The memory that take() needs."""
-
-    def take(self) -> tuple[memoryview, memoryview, memoryview]:
-        """
-        The entries (key, size and whether it ends) and the ids of all buckets, and how many of both each bucket has.
-        """
+def deal(ids: Buffer, entries: Buffer, id_bytes: int, skip: int, bits: int) -> tuple[memoryview, memoryview, memoryview]:
+    """
+    The ids and the entries of all buckets, by bits of their keys, and how many entries and ids each bucket has.
+    """
 
 def hash_documents(ids: Buffer, ends: Buffer, id_bytes: int, first: int, state: int) -> tuple[memoryview, int]:
     """
     A hash of each document that ends in a block, and the state after the block.
     """
 
-def order_of(words: Buffer) -> memoryview:
-    """The numbers of a bucket's entries in the order of their keys."""
-
-def in_order(words: Buffer, runs: Sequence[Buffer], id_bytes: int) -> tuple[memoryview, memoryview]:
+def in_order(ids: Buffer, entries: Buffer, id_bytes: int) -> tuple[memoryview, memoryview]:
     """
-    The ids of one bucket in the order of their keys, as bytes, and where documents end.
+    The ids of entries in the order of their keys, as bytes, and where documents end.
     """
 
 class Packer:

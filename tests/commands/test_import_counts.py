@@ -201,6 +201,7 @@ def test_overwrite_keeps_the_run_until_counts_are_checked(trained: Path, tmp_pat
     assert left == {".lock", "counter.parquet", "counts", "log.txt", "report.json", "report.txt", "run.json"}
 
 
+@pytest.mark.slow
 def test_counts_in_a_store(store: Store, trained: Path, tmp_path: Path) -> None:
     counts, imported = store.uri("counts/c.parquet"), store.uri("runs/imported")
     store.put("counts/c.parquet", (trained / "counter.parquet").read_bytes())

@@ -150,6 +150,7 @@ def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_pat
     assert {path: path.stat().st_mtime_ns for path in written} == written
     with pytest.raises(RunDirectoryError, match="with --temperature 'inf', not '1'"):
         bpe_pipeline.merge(home, temperature=1)
+    assert "with --temperature 'inf', not with --share " in refused(run("merge", home, "--share", "sw=5%"), 1)
     assert bpe_pipeline.merge(home, vocab_size=380)[380].merges == merged.merges[:123]  # with the weights that it has
     again = bpe_pipeline.merge(home, temperature=1, overwrite=True, **options)[400]
     assert again.merges == as_counted.merges

@@ -110,7 +110,7 @@ def test_a_command_with_no_text_left_ends_with_the_same_error(
         ("count", ("train", "-o", "trained")),
         ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "shards")),
         ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "shuffled", "--shuffle")),
-        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "train.bin")),
+        ("encode", ("encode", "--tokenizer", "run/tokenizer", "-o", "single", "--single")),
     ):
         error = refused(run(*words, name, *options, "--quiet"), 1)
         assert f"error: the corpus holds no text to {verb}: " in error, words

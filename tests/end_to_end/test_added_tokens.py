@@ -49,6 +49,24 @@ def test_added_tokens_come_behind_the_merges_before_reserved_ones_and_count_in_t
     assert [id_ for _, id_ in others] == list(range(first[1] + 1, 320))
 
 
+@pytest.mark.parametrize("command", ["export", "extend"])
+def test_reserved_tokens_with_names_of_their_own_are_used_up_first(tmp_path: Path, command: str) -> None:
+    """The model has rows for them. A token that was named is none of them, whatever it looks like."""
+    base, new = tmp_path / "run", ["<|new_0|>", "<|new_1|>"]
+    reserving = {"added_special_tokens": ["<|lab_7|>"], "reserve_tokens": "1:<|lab_{}|>"}
+    bpe_pipeline.train_from_counts({"low": 5}, output=base, vocab_size=262, **reserving)
+    before = bpe_pipeline.load(base).special_tokens
+    assert list(before) == [EOT, "<|lab_7|>", "<|lab_0|>"]
+    words = ["export", base, "--export", "hf"] if command == "export" else ["extend", base, base, "--add", 0]
+    added = [word for text in new for word in ("--special-token", text)]
+    done = succeeded(run(*words, *added, "--output", tmp_path / "new"))
+    assert f"'<|new_0|>' is {before['<|lab_0|>']}, which was '<|lab_0|>'" in done.stdout + done.stderr
+    after = bpe_pipeline.load(tmp_path / "new").special_tokens
+    assert after == {EOT: before[EOT], "<|lab_7|>": before["<|lab_7|>"], "<|new_0|>": before["<|lab_0|>"]} | {
+        "<|new_1|>": before["<|lab_0|>"] + 1
+    }
+
+
 def test_added_tokens_separate_no_documents_and_are_no_pre_tokens(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"low{THINK}low{EOT}low")
     done = succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--added-token", THINK))

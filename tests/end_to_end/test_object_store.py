@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -130,7 +131,8 @@ def test_commands_accept_uris(store: Store, corpus: str, local: Path, tmp_path: 
     assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(24 if FULL else 9, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [1, 24 if FULL else 6])
 def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None:
     """Killed first when a counter is there, then at any moment, each run up to three times."""
     text = peers.generated_text(3, 20_000) * (20 if kills == 1 else 4)
@@ -343,10 +345,11 @@ def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
     store: Store, corpus: str, local: Path, tmp_path: Path
 ) -> None:
     tokenizer = bpe_pipeline.Tokenizer.load(local / "run" / "tokenizer")
-    for output in (tmp_path / "train.bin", store.uri("files/train.bin")):
-        bpe_pipeline.encode(corpus, tokenizer, output, shuffle=True, val_fraction=0.5, documents="offsets")
-        bpe_pipeline.encode(corpus, tokenizer, output, chunk_size="16KiB", workers=2, overwrite=True)
-    names = ["train.bin", "train.bin.json"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
-    assert sorted(store.listing("files/")) == [f"files/{name}" for name in names]
-    assert store.get("files/train.bin") == (tmp_path / "train.bin").read_bytes()
+    encode = partial(bpe_pipeline.encode, corpus, tokenizer, single=True, shard_format="bin")
+    for output in (tmp_path / "files", store.uri("files")):
+        encode(output, shuffle=True, val_fraction=0.5, documents="offsets")
+        encode(output, chunk_size="16KiB", workers=2, overwrite=True)
+    names = ["encoding.json", "log.txt", "shards.json", "train.bin"]
+    assert sorted(path.name for path in (tmp_path / "files").iterdir() if path.name != ".lock") == names
+    assert sorted(key for key in store.listing("files/") if ".lock" not in key) == [f"files/{name}" for name in names]
+    assert store.get("files/train.bin") == (tmp_path / "files" / "train.bin").read_bytes()

@@ -41,6 +41,7 @@ def _cases() -> list[Any]:
     return cases
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("name", "hashes"), _cases())
 def test_same_bytes_as_before(name: str, hashes: dict[str, str], tmp_path: Path) -> None:
     assert made(name, tmp_path) == hashes

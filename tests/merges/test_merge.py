@@ -63,6 +63,7 @@ def require_merged(process: "subprocess.Popen[str]", run: Path, counted: Path) -
     require_clean(run)
 
 
+@pytest.mark.slow
 def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: Path) -> None:
     run = unmerged(counted, tmp_path / "run")
     process, _ = started(run)

@@ -13,10 +13,9 @@ def test_the_baseline_runs_everywhere_and_other_instructions_are_an_error() -> N
     assert "baseline" in error
 
 
-@pytest.mark.one_of(4)
-@pytest.mark.parametrize(
-    ("seed", "size"), [(1, 100_000), *(pytest.param(seed, 3_000_000, marks=pytest.mark.slow) for seed in range(2, 6))]
-)
+@pytest.mark.one_of(7)
+@pytest.mark.parametrize("size", [30_000, pytest.param(3_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", range(1, 6))
 def test_every_instruction_set_cuts_the_same_pre_tokens(seed: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each prints the same digest (tests/support/cut_alike.py), having compared every text with the plain automaton."""
     digests = set()

@@ -6,6 +6,7 @@ import random
 import pattern_texts
 import pytest
 import tiktoken
+from amount import FULL
 from pattern_texts import texts
 from tokenizers import Regex, pre_tokenizers
 
@@ -53,7 +54,7 @@ def by_tiktoken(expression, batch):
 def test_tokenizers_and_tiktoken_cut_as_we_do(pattern):
     compiled = compile_pattern(pattern)
     split = pre_tokenizers.Split(Regex(for_tokenizers(compiled)), "isolated")
-    for text in texts(8000, seed=6):
+    for text in texts(8000 if FULL else 2000, seed=6):
         assert [pre_token for pre_token, _ in split.pre_tokenize_str(text)] == compiled.cut(text)
     for seed in range(7, 11):
         batch = texts(400, longest=10, seed=seed)
@@ -62,7 +63,7 @@ def test_tokenizers_and_tiktoken_cut_as_we_do(pattern):
 
 def test_translated_patterns_cut_the_same():
     rng = random.Random(11)
-    for _, compiled in itertools.islice(pattern_texts.accepted(rng), 112):
+    for _, compiled in itertools.islice(pattern_texts.accepted(rng), 1000 if FULL else 40):
         batch = ["".join(rng.choices(pattern_texts.PATTERN_ALPHABET, k=rng.randint(1, 9))) for _ in range(25)]
         expected = [compiled.cut(text) for text in batch]
         assert [by_tokenizers(for_tokenizers(compiled), text) for text in batch] == expected

@@ -94,6 +94,14 @@ def test_a_name_that_the_locale_cannot_read_is_not_called_invalid(home: Path) ->
         assert "has letters that this locale (ascii) does not have: set LC_ALL=C.UTF-8" in error
 
 
+@pytest.mark.parametrize("option", [("--config", "é.yaml"), ("--chat-template", "é.jinja")])
+def test_a_named_file_that_the_locale_cannot_name_has_the_same_remedy(option: tuple[str, str], home: Path) -> None:
+    """Arguments are read as UTF-8 in any locale; the system takes names in that of the locale."""
+    (home / option[1]).write_text("{}")
+    words = "train", "text.txt", "-o", "run", "--vocab-size", "260", *option
+    assert "(ascii) does not have: set LC_ALL=C.UTF-8" in refused(run_process(*words, env=IN_C_LOCALE), 2)
+
+
 @pytest.mark.processes
 def test_a_file_system_that_cannot_flush_is_written_to(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refusing(_: int) -> None:

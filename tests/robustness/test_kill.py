@@ -96,9 +96,8 @@ def name_of(value: object) -> str | None:
 @pytest.mark.parametrize(
     ("trained", "runs", "seed", "least"),
     [
-        (CASES[0], 1, 1, 1),
-        *many(2, 2, 1, 2),
-        *many(4, 6, 3, 9),  # with the moments below, hundreds of kills
+        *many(3, 2, 1, 2),
+        *many(6, 6, 3, 9),  # with the moments below, hundreds of kills
     ],
     indirect=["trained"],
     ids=name_of,
@@ -144,9 +143,8 @@ def test_killed_at_changes_of_files(
 @pytest.mark.parametrize(
     ("trained", "kills", "seed", "least"),
     [
-        (CASES[0], 1, 2, 0),
-        *many(3, 2, 2, 0),
-        *many(4, len(MOMENTS) // 3, 4, 1),
+        *many(4, 2, 2, 0),
+        *many(6, len(MOMENTS) // 3, 4, 1),
     ],
     indirect=["trained"],
     ids=name_of,

@@ -71,7 +71,6 @@ SPILLED = ("--min-pre-token-count=2", "--chunk-size=16MiB", "--vocab-size=1500",
 @pytest.mark.parametrize(
     ("text_bytes", "limits", "options", "sign"),
     [
-        (None, [141], SPILLED, "(?s): part .*: part "),
         (5_000_000, [130], ("--vocab-size=1000", "--workers=2"), "resident_bytes=[1-9]"),
         pytest.param(None, [176, 141], SPILLED, "(?s): part .*: part ", marks=pytest.mark.slow),
         pytest.param(None, [150], ("--vocab-size=8000", "--workers=2"), "resident_bytes=[1-9]", marks=pytest.mark.slow),
@@ -259,6 +258,7 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
     assert found.peak_memory_bytes >= limit * MIB / 3
 
 
+@pytest.mark.one_of(2)
 @needs_peaks
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
 @pytest.mark.parametrize(

@@ -128,7 +128,8 @@ def test_killed_tasks_of_arrays_of_any_size_leave_what_one_process_makes(
         assert found["counter.parquet"] == right["counter.parquet"]
 
 
-@pytest.mark.parametrize("group", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("group", [True, False])
 def test_sigterm_ends_a_part_soon_and_keeps_what_is_whole(tmp_path: Path, group: bool) -> None:
     """A scheduler sends it to the command alone, or to all of its processes."""
     array = Array(Case("text", _files, ("--chunk-size", "9KiB", "--pattern", r"(?<=x)y|\w+|\W+")), tmp_path, 1)
@@ -152,6 +153,7 @@ def test_sigterm_ends_a_part_soon_and_keeps_what_is_whole(tmp_path: Path, group:
     assert results(output)["counter.parquet"] == results(array.whole())["counter.parquet"]
 
 
+@pytest.mark.slow
 def test_tasks_that_start_together_make_one_plan(tmp_path: Path) -> None:
     array = Array(Case("text", _files, ("--chunk-size", "9KiB")), tmp_path, 1)
     output = tmp_path / "run"
@@ -214,11 +216,12 @@ class Combining(Array):
         return [*words, *self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "kills"),
     [
         ((), 1),
-        pytest.param(("--weight", "1", "--weight", "2.5", "--weight", "3"), 60 if FULL else 8, marks=pytest.mark.slow),
+        (("--weight", "1", "--weight", "2.5", "--weight", "3"), 60 if FULL else 6),
     ],
     ids=str,
 )
@@ -234,6 +237,7 @@ def test_killed_parts_that_combine_leave_the_counter_of_one_process(
         require_clean(output)
 
 
+@pytest.mark.slow
 def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in "ab"]
     for first, home in enumerate(runs):

@@ -56,6 +56,7 @@ ENCODE = ["encode", "bad.txt", "--tokenizer", "tokenizer", "--output", "out"]
 TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size", 2700, "--workers", 1, *OPTIONS]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("words", "location", "kept"),
     [
@@ -114,6 +115,7 @@ def test_memory_limit_of_a_pattern_ends_with_the_cut() -> None:
     assert cut == list(cut_with_regex(r"(?<!x)\w+|\W", text)) == oracle_counting.cut(text, r"(?<!x)\w+|\W")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "pattern",
     [

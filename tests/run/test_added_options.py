@@ -50,6 +50,7 @@ def newer(tmp_path: Path) -> Path:
     return home
 
 
+@pytest.mark.slow
 def test_version_with_more_options_continues_earlier_work(newer: Path, tmp_path: Path) -> None:
     corpus, run, shards = tmp_path / "a.txt", tmp_path / "run", tmp_path / "shards"
     corpus.write_text("low lower lowest<|endoftext|>" * 9)

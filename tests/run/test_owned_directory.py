@@ -19,6 +19,7 @@ from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import fingerprint
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* also holds")
 SHARD = "shard-00000.parquet"
 TEXT = "low lower lowest new newer newest " * 40
 train = partial(bpe_pipeline.train, vocab_size=262, workers=1)
@@ -173,7 +174,6 @@ _RESUMED: list[tuple[str, str, dict[str, object]]] = [
     ("counts", "000000.parquet", {}),
     ("counts", "input-001.parquet", {"weights": [1, 3]}),
     ("parts", "000000.ids", {"shuffle": True}),
-    ("dealt", "000000.ids", {"shuffle": True}),
     ("train", "data-00000-of-00001.arrow", {"shard_format": "arrow", "val_fraction": 0.5}),
 ]
 
@@ -192,8 +192,10 @@ def test_resumed_run_replaces_no_file_behind_a_link(
         command = partial(encode, texts, tokenizer, output, **options)
     next_step = {
         "counts": "bpe_pipeline.counts.count.combine_chunks",
-        "train": "bpe_pipeline.shards.encode_in_order.named_shards",
-    }.get(name, "bpe_pipeline.shards.encode.write_shards")
+        "train": "bpe_pipeline.shards.encode.named_shards",
+    }.get(name, "bpe_pipeline.shards.encode.Road")
+    if name == "parts":
+        command(part="1/1")
     with patch(next_step, side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         command()
     (shutil.move if (output / name).exists() else lambda _, to: to.mkdir())(output / name, elsewhere)
@@ -340,6 +342,23 @@ def test_manifest_cannot_list_files_that_no_command_writes(tmp_path: Path, token
     train(corpus, output=run, overwrite=True)
     assert _contents(corpus) == before
     assert all(files.items() <= _contents(home).items() for home, files in theirs.items())
+
+
+@pytest.mark.parametrize("format_", ["npy", "arrow"])
+def test_other_files_next_to_shards_are_named(tmp_path: Path, tokenizer: Path, format_: str) -> None:
+    """A loader that takes `*.npy`, or the whole directory, would train on them."""
+    texts, output = _texts(tmp_path / "texts"), tmp_path / "out"
+    command = partial(encode, texts, tokenizer, output, shard_format=format_, val_fraction=0.5)
+    command()
+    inside, *_ = names = [f"validation/shard-00007.{format_}", "a.txt", "notes/b.txt", "shard-00009.npy", ".hidden"]
+    _put(output, *names)
+    for overwrite in (False, True):
+        with pytest.warns(UserWarning, match=r"also holds a.txt, notes, shard-00009.npy and 1 more, which") as warned:
+            command(overwrite=overwrite)
+        assert len(warned) == 1
+    shutil.rmtree(output / "notes")
+    with pytest.warns(UserWarning, match=f"also holds a.txt, shard-00009.npy, {inside}, which"):
+        command()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -81,6 +81,17 @@ def test_long_rows_are_decoded_in_blocks(tmp_path: Path, monkeypatch, id_bytes: 
     assert len(blocks) > 4
 
 
+@pytest.mark.parametrize("shard_format", ["arrow", "parquet", "mds"])
+@pytest.mark.parametrize("order", [{}, {"val_fraction": 0.4}, {"shuffle": True}], ids=str)
+@pytest.mark.filterwarnings("ignore:--val-:UserWarning")
+def test_rows_with_more_columns_are_decoded(tmp_path: Path, shard_format: str, order: dict[str, Any]) -> None:
+    options = {"sequence_length": 4, "pack": "best-fit", **order}
+    output = encoded(tmp_path / "shards", shard_format=shard_format, **options)
+    text = b"".join(bpe_pipeline.decode(output, TOKENIZER)).decode()
+    documents = [document for document in text.split(EOT) if document]
+    assert sorted(documents) == sorted(["one", "one on", "end"])
+
+
 def test_wrong_values_in_shards_json_are_refused(tmp_path: Path) -> None:
     output = encoded(tmp_path / "shards", documents="offsets")
     written = (output / "shards.json").read_text()

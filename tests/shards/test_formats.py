@@ -1,12 +1,15 @@
 """What each registered format of shards says of itself."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.run.values import shard_formats
-from bpe_pipeline.shards.encoded_corpus import single_names, single_stems
-from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats import shard_format, single_formats
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout
+from bpe_pipeline.shards.packing import layout_of
 
 IDS_ALONE = Layout({IDS: "uint16"})
 WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)
@@ -15,7 +18,7 @@ WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)
 @pytest.mark.parametrize("name", sorted(shard_formats()))
 def test_a_format_that_is_complete_alone_is_named_as_its_extension(name: str) -> None:
     format_ = shard_format(name)
-    assert single_format(f"train.{name}") == (name if format_.alone else None)
+    assert (name in single_formats()) == format_.alone
     assert not format_.alone or format_.extension == name
     assert not format_.alone or not format_.index(IDS_ALONE, {"": ()})
 
@@ -26,6 +29,14 @@ def test_documents_are_kept_apart_by_rows_or_offsets(name: str) -> None:
     assert format_.ends_with_row(IDS_ALONE) == format_.rows
     assert format_.ends_with_row(WITH_OFFSETS)
     assert format_.rows or format_.second
+
+
+@pytest.mark.parametrize("name", sorted(shard_formats()))
+def test_the_page_says_which_formats_pad_a_row_for_each_document(name: str) -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "pages", "how-to", "encoding.md").read_text()
+    [padded] = re.findall(r"a row for each document, truncated; rows of (.*) are padded", page)
+    options = {"sequence_length": 8, "pack": "none", "dtype": "uint16", "position_ids": False}
+    assert (layout_of(options, shard_format(name)).row_tokens == 8) == (f"`{name}`" in padded)
 
 
 def test_offsets_are_a_second_file() -> None:
@@ -42,20 +53,6 @@ def test_arrow_stores_ids_as_trainers_have_them() -> None:
         "int8",
     ]
     assert shard_format("parquet").stored_dtype("uint16") == "uint16"
-
-
-@pytest.mark.parametrize(
-    ("name", "validation"), [("train.bin", "val"), ("a.b.npy", "a.b.val"), ("train.parquet", "val")]
-)
-def test_validation_of_a_single_file_has_its_own_name(name: str, validation: str) -> None:
-    stem = name.rpartition(".")[0]
-    assert single_stems(name) == {"train": stem, "validation": validation}
-    assert set(single_names(name)) >= {name, f"{validation}.{name.rpartition('.')[2]}"}
-
-
-@pytest.mark.parametrize("name", ["shards", ".bin", "train.arrow", "train.txt"])
-def test_other_names_are_directories(name: str) -> None:
-    assert single_format(name) is None
 
 
 def test_a_format_that_is_not_installed_is_named() -> None:

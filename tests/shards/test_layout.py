@@ -1,26 +1,20 @@
-"""Where shards end, what is read from parts, and rows of a fixed number of tokens, compared with plain lists."""
+"""What is read from chunk files, and rows of a fixed number of tokens, compared with plain lists."""
 
-import time
 from array import array
 from itertools import accumulate, pairwise
 from pathlib import Path
 
 import pytest
 from amount import FULL
-from encoded import shard_borders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.shards.borders import Whole, longest_document, plan_shards
+from bpe_pipeline.shards.chunk_file import IdsWriter, StoredIds, open_part, part_of
+from bpe_pipeline.shards.finish import longest_document
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from bpe_pipeline.shards.ids_file import IdsWriter, StoredIds, part_of
-from bpe_pipeline.shards.ids_in_order import Slice, open_part
 from bpe_pipeline.shards.packing import NUMBERS, POSITIONS, PackedRows, Packer
-
-# Parts: blocks, each of the lengths of its documents and of an unfinished one.
-BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), max_size=4)
 
 
 def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tuple[list[int], list[int]]:
@@ -35,45 +29,8 @@ def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tup
             part.add(memoryview(array("H", block)), memoryview(array("Q", positions)))
             ids += block
             ends += positions
-        assert part.finish_part("f", ChunkStatistics()).ids == len(ids)
+        assert part.finish("f", ChunkStatistics()).ids == len(ids)
     return ids, ends
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    parts=st.lists(BLOCKS, min_size=1, max_size=4),
-    shard_tokens=st.integers(1, 12),
-    whole=st.booleans(),
-    row=st.integers(1, 12) | st.none(),
-)
-def test_shards_depend_on_the_ids_alone(
-    tmp_path: Path, parts: list[list[tuple[list[int], int]]], shard_tokens: int, whole: bool, row: int | None
-) -> None:
-    """A document that is longer than a shard is cut where its rows end, or not at all."""
-    shard_tokens = max(shard_tokens, row or 1)
-    ids: list[int] = []
-    ends: list[int] = []
-    sizes = []
-    for number, blocks in enumerate(parts):
-        own, own_ends = write(tmp_path / str(number), blocks, len(ids))
-        ends += [len(ids) + end for end in own_ends]
-        ids += own
-        sizes.append(len(own))
-
-    with_ends = Whole(lambda part: open_part(StoredIds(tmp_path / str(part), "f")), row)
-    planned = plan_shards(sizes, shard_tokens, with_ends if whole else None)
-    wanted = shard_borders(len(ids), ends, shard_tokens, whole=whole, row=row)
-    assert len(planned) == len(wanted)
-    for shard, (start, stop) in zip(planned, wanted, strict=True):
-        found: list[int] = []
-        found_ends: list[int] = []
-        for slice_ in shard:
-            with open_part(StoredIds(tmp_path / str(slice_.part), "f")) as reader:
-                for block, positions in reader.blocks(slice_):
-                    found += block.tolist()
-                    found_ends += [sum(sizes[: slice_.part]) + place for place in positions]
-        assert found == ids[start:stop]
-        assert found_ends == [end for end in ends if start < end <= stop or start == end == 0]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -110,52 +67,36 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     ids, ends = write(path, [([3, 4], 2), ([1], 0)], 7)
     whole = path.read_bytes()
     stored = StoredIds(path, "f")
-    part = part_of(*stored)
+    part = part_of(stored)
     assert part is not None
     assert (part.ids, len(ends)) == (10, 3)
     with open_part(stored) as reader:
-        blocks = list(reader.blocks(Slice(0, 0, 10, with_start=True)))
+        blocks = list(reader.blocks())
     assert [id_ for block, _ in blocks for id_ in block] == ids
     assert [end for _, block_ends in blocks for end in block_ends] == ends
-    assert part_of(path, "g") is None
-    assert part_of(tmp_path / "other", "f") is None
+    assert part_of(StoredIds(path, "g")) is None
+    assert part_of(StoredIds(tmp_path / "other", "f")) is None
     for bit in range(0, 8 * len(whole), 1 if FULL else 3):  # of every byte some
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        if part_of(path, "f") is not None:
+        if part_of(stored) is not None:
             with open_part(stored) as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(a block"):
-                list(reader.blocks(Slice(0, 0, 10, with_start=True)))
+                list(reader.blocks())
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert part_of(path, "f") is None
+        assert part_of(stored) is None
 
 
-def test_plan_of_many_shards_looks_at_few_parts_for_each() -> None:
-    started = time.process_time()
-    planned = plan_shards([100] * 4000, 10)
-    assert time.process_time() - started < 5  # of parts times shards half a minute
-    assert [(one.part, one.start, one.stop) for one in planned[12_345]] == [(1234, 50, 60)]
-    assert len(planned) == 40_000
-
-
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(parts=st.lists(BLOCKS, min_size=1, max_size=4), short=st.integers(0, 9))
-def test_parts_know_the_longest_document(
-    tmp_path: Path, monkeypatch, parts: list[list[tuple[list[int], int]]], short: int
-) -> None:
-    """Also one that continues in other parts, or does not end."""
-    monkeypatch.setattr("bpe_pipeline.shards.ids_file._SHORT", short)
-    sizes, own = [0], []
-    for number, blocks in enumerate(parts):
-        write(path := tmp_path / str(number), blocks, 0)
-        own.append(part_of(path, "f"))
-        for lengths, rest in blocks:
-            for length in lengths:
-                sizes[-1] += length
-                sizes.append(0)
-            sizes[-1] += rest
-    assert longest_document(own) == max(sizes) if max(sizes) > short else longest_document(own) <= short
+@settings(max_examples=100, deadline=None)
+@given(sizes=st.lists(st.integers(0, 9), max_size=30), rest=st.integers(0, 9), short=st.integers(0, 9))
+def test_longest_document_is_found_unless_all_are_short(sizes: list[int], rest: int, short: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("bpe_pipeline.shards.finish._SHORT", short)
+        ends = list(accumulate(sizes))
+        blocks = [array("Q", ends[start : start + 4]) for start in range(0, len(ends), 4)]
+        found, longest = longest_document(blocks, sum(sizes) + rest), max([*sizes, rest])
+    assert found == longest if longest > short else found <= short
 
 
 PAD = 60_000

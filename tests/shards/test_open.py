@@ -23,16 +23,16 @@ IDS = expected(TOKENIZER, [EOT.join(TEXTS).encode()])
 def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("sets")
     (home / "a.txt").write_text(EOT.join(TEXTS), newline="")
-    made = {name: home / name for name in ("npy", "bin", "megatron", "one.bin", "rows")}
+    made = {name: home / name for name in ("npy", "bin", "megatron", "one", "rows")}
     for name, output in made.items():
-        options = {"rows": {"sequence_length": 16}, "one.bin": {}}.get(name, {"shard_format": name})
+        options = {"rows": {"sequence_length": 16}, "one": {"single": True}}.get(name, {"shard_format": name})
         bpe_pipeline.encode(home / "a.txt", TOKENIZER, output, shard_size=700, workers=1, **options)
     return made
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.integers(-2000, 5000), stop=st.integers(-2000, 5000), step=st.sampled_from([1, 3, -1]), at=st.data())
-@pytest.mark.parametrize("name", ["npy", "bin", "megatron", "one.bin"])
+@pytest.mark.parametrize("name", ["npy", "bin", "megatron", "one"])
 def test_slices_are_those_of_a_list(
     sets: dict[str, Path], name: str, start: int, stop: int, step: int, at: st.DataObject
 ) -> None:
@@ -44,7 +44,7 @@ def test_slices_are_those_of_a_list(
 
 
 def test_shards_are_shown_with_their_sizes(sets: dict[str, Path]) -> None:
-    shards = bpe_pipeline.open_shards([sets["npy"], sets["one.bin"]])
+    shards = bpe_pipeline.open_shards([sets["npy"], sets["one"]])
     files = len(shards.files)
     assert repr(shards) == f"<Shards: {2 * len(IDS):,} ids below {len(TOKENIZER):,} in 2 sets, {files} files>"
     assert repr(bpe_pipeline.open_shards(sets["rows"])).endswith(" files, rows of 16>")
@@ -143,10 +143,11 @@ def test_sets_of_different_types_are_refused(sets: dict[str, Path], tmp_path: Pa
 
 def test_validation_is_a_set_of_its_own(sets: dict[str, Path], tmp_path: Path) -> None:
     text = sets["npy"].parent / "a.txt"
-    for name in ("shards", "train.bin"):
-        encoded = bpe_pipeline.encode(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1)
-        other = tmp_path / ("val.bin" if name == "train.bin" else "shards/validation")
+    for name, single in (("shards", False), ("single", True)):
+        encoded = bpe_pipeline.encode(text, TOKENIZER, tmp_path / name, val_fraction=0.4, workers=1, single=single)
+        other = tmp_path / name / ("val.npy" if single else "validation")
         train, validation = bpe_pipeline.open_shards(tmp_path / name), bpe_pipeline.open_shards(other)
-        assert len(train) + len(validation) == encoded.tokens == len(IDS)
-        assert sorted([*train, *validation]) == sorted(IDS)
+        assert len(train) + len(validation) == encoded.tokens == len(IDS) + 1
+        end = TOKENIZER.special_tokens[EOT]  # of so few documents one is cut
+        assert sorted([*train, *validation]) == sorted([*IDS, end])
         assert len(validation) > 0

@@ -16,6 +16,11 @@ from peers import generated_text
 
 import bpe_pipeline
 from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.shards.blocks import IdBlock
+from bpe_pipeline.shards.bucket import BucketFiles, OpenBucket
+from bpe_pipeline.shards.route import dealt
+from bpe_pipeline.shards.sort import SortTask, sort_bucket
 
 END = TOKENIZER.special_tokens[EOT]
 
@@ -34,26 +39,50 @@ def splits(output: Path) -> tuple[list[str], list[str]]:
     return documents(ids[0]), documents(ids[1])
 
 
-_DOCUMENTS = st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(0, 9), max_size=4), st.booleans()), max_size=6)
+_DOCUMENTS = st.lists(st.tuples(st.integers(0, 2**64 - 1), st.lists(st.integers(0, 9), max_size=4), st.booleans()))
 
 
-@given(st.lists(_DOCUMENTS, max_size=4))
-def test_a_bucket_of_several_runs_is_a_stable_sort(runs: list[list[tuple[int, list[int], bool]]]) -> None:
-    entries = [entry for run in runs for entry in run]
-    words = array("Q", [word for key, ids, ended in entries for word in (key, len(ids) | ended << 63)])
-    parts = [array("H", [id_ for _, ids, _ in run for id_ in ids]) for run in runs]
-    expected, ends = [], []
-    for _, ids, ended in sorted(entries, key=lambda entry: entry[0]):
-        expected += ids
-        ends += [len(expected)] * ended
-    found, positions = _core.in_order(words, parts, 2)
-    assert (found.cast("H").tolist(), positions.tolist()) == (expected, ends)
+def entries_of(documents: list[tuple[int, list[int], bool]]) -> tuple[Any, Any]:
+    """Return the ids of documents and their entries: keys, and sizes with the highest bit set where they end."""
+    words = array("Q", [word for key, ids, ended in documents for word in (key, len(ids) | ended << 63)])
+    return memoryview(array("H", [id_ for _, ids, _ in documents for id_ in ids])), memoryview(words)
+
+
+@given(_DOCUMENTS, st.integers(0, 60), st.integers(1, 4))
+def test_dealing_and_sorting_are_stable(listed: list[tuple[int, list[int], bool]], skip: int, bits: int) -> None:
+    ids, words = entries_of(listed)
+    found, positions = _core.in_order(ids, words, 2)
+    in_order, ends = [], []
+    for _, own, ended in sorted(listed, key=lambda entry: entry[0]):
+        in_order += own
+        ends += [len(in_order)] * ended
+    assert (found.cast("H").tolist(), positions.tolist()) == (in_order, ends)
+    for bucket, part in dealt(IdBlock(ids, words), 2, skip, bits):
+        own = [entry for entry in listed if (entry[0] << skip) % 2**64 >> 64 - bits == bucket]
+        assert [column.tolist() for column in part] == [column.tolist() for column in entries_of(own)]
     with pytest.raises(ValueError, match="other ids"):
-        _core.in_order(words, [*parts, array("H", [1])], 2)
-    if expected:
-        last = max(at for at, part in enumerate(parts) if part)
+        _core.in_order(memoryview(array("H", [*ids, 1])), words, 2)
+    if ids:
         with pytest.raises(ValueError, match="other ids"):
-            _core.in_order(words, [*parts[:last], parts[last][:-1], *parts[last + 1 :]], 2)
+            _core.in_order(ids[1:], words, 2)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(_DOCUMENTS, st.integers(0, 3), st.integers(0, 400))
+def test_a_bucket_is_sorted_in_any_memory(tmp_path_factory, listed, shared: int, memory_bytes: int) -> None:
+    """One that is too large is dealt out again, as often as it takes; documents with one key are not."""
+    listed = [(key & -1 << 62 if shared == 3 else key, ids, ended) for key, ids, ended in listed]
+    files = BucketFiles(tmp_path_factory.mktemp("home"), "bucket-000", 2)
+    bucket = OpenBucket(files)
+    for start in range(0, len(listed), 5):
+        bucket.append(*entries_of(listed[start : start + 5]))
+    bucket.close()
+    blocks: list[tuple[memoryview, memoryview]] = []
+    sort_bucket(SortTask(files, bucket.extent, 2 * shared, memory_bytes), lambda *block: blocks.append(block))
+    in_order, ends = _core.in_order(*entries_of(listed), 2)
+    assert b"".join(ids for ids, _ in blocks) == in_order
+    assert [end for _, own in blocks for end in own] == (ends.tolist() if in_order else [])
+    assert sorted(path.name for path in files.directory.iterdir()) == [".bucket-000.ends", ".bucket-000.ids"]
 
 
 TEXTS = [f"{number} {generated_text(number, 8 + number % 40)}" for number in range(300)]
@@ -92,19 +121,12 @@ def test_validation_stays_when_the_corpus_grows(tmp_path: Path) -> None:
     assert 35 < len(held_out[1]) < 90
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (
-            {"val_fraction": 0.999999},
-            "--val-fraction 0.999999 holds out all 3 documents, which leaves none for training",
-        ),
-        ({"val_fraction": 1e-9}, "--val-fraction 1e-09 holds out none of 3 documents, so validation is empty"),
-    ],
-)
-def test_an_empty_side_is_warned_about(asked: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match=message):
-        bpe_pipeline.encode(write_lines(tmp_path / "a.jsonl", ["a", "b", "c"]), TOKENIZER, tmp_path / "out", **asked)
+@pytest.mark.parametrize(("share", "message"), [(0.999999, "training .*a smaller"), (1e-9, "validation .*a larger")])
+def test_an_empty_side_is_an_error(share: float, message: str, tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "a.jsonl", ["a", "b", "c"])
+    said = f"leaves nothing for {message} share, or name .* --split-at"
+    with pytest.raises(InputError, match=said.replace(" .*a", " of the 3 documents of this corpus: give a")):
+        bpe_pipeline.encode(corpus, TOKENIZER, tmp_path / "out", val_fraction=share)
 
 
 PRE_TOKENS = [EOT, "a", " t", "er", "日本", "\n", "x" * 30, "long words " * 5]
@@ -137,17 +159,20 @@ TEXT = TEXT.filter(lambda text: text.replace(EOT, "").strip())  # not a corpus w
 @settings(max_examples=80 if FULL else 15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TEXT, st.tuples(st.integers(1, 80), st.integers(1, 2000)), OPTIONS, st.booleans())
 @example(f"a{EOT}", (1, 2), {"sequence_length": 7, "shard_format": "bin", "documents": "offsets"}, False)
-@pytest.mark.filterwarnings("ignore:--val-:UserWarning")
 def test_one_answer_for_any_chunks_and_memory(
     tmp_path_factory, monkeypatch, text: str, chunks: tuple[int, int], options: dict[str, Any], small: bool
 ) -> None:
     home = tmp_path_factory.mktemp("any")
     (home / "a.txt").write_text(text)
+    refused = list[str]()
     for number, chunk_size in enumerate(chunks):
         with monkeypatch.context() as patched:
-            if number and small:  # buckets of a few ids, too large for memory
-                patched.setattr("bpe_pipeline.shards.order._SMALL", 40)
-                patched.setattr("bpe_pipeline.shards.order._LARGE", 1 << 60)
-                patched.setattr("bpe_pipeline.shards.ids_in_order._IN_MEMORY", 10)
-            bpe_pipeline.encode(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
-    assert everything(home / "0") == everything(home / "1")
+            if number and small:  # many buckets, too large for memory
+                patched.setattr("bpe_pipeline.shards.sort._BUCKET_BYTES", 3)
+                patched.setattr("bpe_pipeline.shards.sort._ENTRY_BYTES", 1 << 40)
+            try:
+                bpe_pipeline.encode(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
+            except InputError as error:
+                refused.append(str(error))
+    assert "val_fraction" in options or not refused
+    assert refused[:1] == refused[1:] if refused else everything(home / "0") == everything(home / "1")

@@ -9,7 +9,7 @@ import pytest
 from command import files_in, refused, run, succeeded
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.base.errors import RunDirectoryError
 
 pytestmark = pytest.mark.filterwarnings("ignore:the pattern runs on the regex package")
 OPTIONS = [
@@ -89,8 +89,6 @@ def test_parts_of_chat_data_leave_what_one_process_writes(tmp_path: Path) -> Non
 
 
 def test_what_parts_cannot_encode_is_refused(corpus: list[Path], tokenizer: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--part: .*train\.bin is one file, which one process writes"):
-        bpe_pipeline.encode(corpus, tokenizer, tmp_path / "train.bin", part="1/2")
     bpe_pipeline.encode(corpus, tokenizer, tmp_path / "out", part="1/2", workers=1)
     with pytest.raises(RunDirectoryError, match="encoding was done without --sequence-length, not with 64"):
         bpe_pipeline.encode(corpus, tokenizer, tmp_path / "out", part="2/2", workers=1, sequence_length=64)

@@ -102,11 +102,12 @@ def test_datasets_reads_parquet_and_numpy_reads_blocks(
     ids = [id_ for row in rows for id_ in row]
     blocks = [ids[start : start + 128] for start in range(0, len(ids) // 128 * 128, 128)]
     dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-    for name in ("train.npy", "train.bin", "train.parquet"):
-        bpe_pipeline.encode(corpus, tokenizer, tmp_path / name, sequence_length=128, workers=1)
-    assert numpy.load(tmp_path / "train.npy", mmap_mode="r").tolist() == blocks
-    assert numpy.memmap(tmp_path / "train.bin", dtype=dtype, mode="r").reshape(-1, 128).tolist() == blocks
-    datasets, files = pytest.importorskip("datasets", reason=MISSING), str(tmp_path / "train.parquet")
+    for name in ("npy", "bin", "parquet"):
+        options = {"sequence_length": 128, "workers": 1, "single": True, "shard_format": name}
+        bpe_pipeline.encode(corpus, tokenizer, tmp_path / name, **options)
+    assert numpy.load(tmp_path / "npy" / "train.npy", mmap_mode="r").tolist() == blocks
+    assert numpy.memmap(tmp_path / "bin" / "train.bin", dtype=dtype, mode="r").reshape(-1, 128).tolist() == blocks
+    datasets, files = pytest.importorskip("datasets", reason=MISSING), str(tmp_path / "parquet" / "train.parquet")
     found = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
     assert list(found["input_ids"]) == blocks
 

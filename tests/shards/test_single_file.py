@@ -1,4 +1,4 @@
-"""`--output train.bin`: a single file, with its manifest next to it, and nothing else left."""
+"""`encode --single`: one file of each split, `train.bin` and `val.bin`, in a directory of shards."""
 
 import json
 from functools import partial
@@ -8,13 +8,15 @@ from unittest.mock import Mock
 
 import command
 import pytest
-from command import files_in
 from encoded import EOT, TOKENIZER, everything, expected
 from peers import generated_text
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
-from bpe_pipeline.shards import encode_in_order, manifest
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.shards import encode as shards
+from bpe_pipeline.shards import manifest
+
+OF_A_DIRECTORY = ["encoding.json", "log.txt", "shards.json"]
 
 
 @pytest.fixture
@@ -25,187 +27,121 @@ def text(tmp_path: Path) -> Path:
 
 
 def names(home: Path) -> list[str]:
-    return sorted(path.name for path in home.iterdir())
+    return sorted(path.name for path in home.iterdir() if path.name != ".lock")
 
 
-@pytest.mark.parametrize("extension", ["bin", "npy", "parquet"])
-def test_single_file_has_all_ids(text: Path, tmp_path: Path, extension: str) -> None:
-    file = (home := tmp_path / "home") / f"train.{extension}"
-    encoded = bpe_pipeline.encode(text, TOKENIZER, file, shard_size=100, chunk_size=2000)
-    assert encoded.format == extension
+@pytest.mark.parametrize("shard_format", ["bin", "npy", "parquet"])
+def test_single_file_has_all_ids(text: Path, tmp_path: Path, shard_format: str) -> None:
+    home = tmp_path / "home"
+    options = {"shard_size": 100, "chunk_size": 2000, "shard_format": shard_format}
+    encoded = bpe_pipeline.encode(text, TOKENIZER, home, single=True, **options)
+    file = home / f"train.{shard_format}"
     assert [shard.name for shard in encoded.shards] == [file.name]
-    assert names(home) == [file.name, f"{file.name}.json"]
-    assert b"".join(bpe_pipeline.decode(file, TOKENIZER)) == text.read_bytes() + EOT.encode()
-    if extension == "bin":
+    assert names(home) == sorted([*OF_A_DIRECTORY, file.name])
+    for path in (home, file):
+        assert b"".join(bpe_pipeline.decode(path, TOKENIZER)) == text.read_bytes() + EOT.encode()
+    if shard_format == "bin":
         assert memoryview(file.read_bytes()).cast("H").tolist() == expected(TOKENIZER, [text.read_bytes()])
 
 
-def test_validation_of_a_single_file_is_next_to_it(text: Path, tmp_path: Path) -> None:
+def test_validation_is_a_file_next_to_it(text: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    for stem, other in {"train": "val", "corpus": "corpus.val"}.items():
-        file = home / f"{stem}.bin"
-        bpe_pipeline.encode(text, TOKENIZER, file, shuffle=True, val_fraction=0.3, documents="offsets")
-        both = [f"{name}{extension}" for name in (stem, other) for extension in (".bin", ".documents.npy")]
-        assert names(home) == sorted([*both, f"{file.name}.json"])
-        texts = [b"".join(bpe_pipeline.decode(home / one, TOKENIZER)).decode() for one in both[::2]]
-        assert sorted("".join(texts).split(EOT)) == sorted((text.read_bytes().decode() + EOT).split(EOT))
-        assert all(len(one) > 100 for one in texts)
-        for path in home.iterdir():
-            path.unlink()
+    options = {"shuffle": True, "val_fraction": 0.3, "documents": "offsets", "shard_format": "bin"}
+    bpe_pipeline.encode(text, TOKENIZER, home, single=True, **options)
+    both = [f"{name}{extension}" for name in ("train", "val") for extension in (".bin", ".documents.npy")]
+    assert names(home) == sorted([*OF_A_DIRECTORY, *both])
+    texts = [b"".join(bpe_pipeline.decode(home / one, TOKENIZER)).decode() for one in both[::2]]
+    assert sorted("".join(texts).split(EOT)) == sorted((text.read_bytes().decode() + EOT).split(EOT))
+    assert all(len(one) > 100 for one in texts)
 
 
 def test_finished_file_is_kept_and_repaired(text: Path, tmp_path: Path) -> None:
-    file = tmp_path / "train.bin"
-    bpe_pipeline.encode(text, TOKENIZER, file)
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, tmp_path / "home", single=True)
+    encode()
+    file = tmp_path / "home" / "train.npy"
     before, written = file.read_bytes(), file.stat().st_mtime_ns
-    bpe_pipeline.encode(text, TOKENIZER, file)
+    encode()
     assert file.stat().st_mtime_ns == written
     file.write_bytes(before[:-2] + b"xx")
-    with pytest.warns(UserWarning, match=r"train\.bin is missing, or not what was written"):
-        bpe_pipeline.encode(text, TOKENIZER, file)
+    with pytest.warns(UserWarning, match=r"train\.npy is missing, or not what was written"):
+        encode()
     assert file.read_bytes() == before
-    assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
+    assert names(tmp_path / "home") == [*OF_A_DIRECTORY, "train.npy"]
 
 
-@pytest.mark.parametrize("step", ["write_result", "remove_working_directory"])
 @pytest.mark.parametrize("options", [{}, {"val_fraction": 0.5, "documents": "offsets"}], ids=["train", "validation"])
-def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path: Path, options, step: str) -> None:
-    home = tmp_path / "home"
-    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin", workers=1, **options)
-    whole, before = encode(), everything(home)
-    for path in home.iterdir():
-        path.unlink()
+def test_kill_when_the_files_are_complete_costs_no_encoding(text: Path, tmp_path: Path, options) -> None:
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, workers=1, single=True, **options)
+    whole = encode(tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(manifest, step, Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(manifest, "write_result", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            encode()
-    assert before.items() - {("train.bin.json", before["train.bin.json"])} <= files_in(home).items()
+            encode(tmp_path / "killed")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bpe_pipeline.shards.ordered_ids.make_ids", Mock(side_effect=AssertionError("encoded again")))
-        assert encode() == whole
-    assert everything(home) == before
+        again = Mock(side_effect=AssertionError("encoded again"))
+        patched.setattr("bpe_pipeline.shards.encoding_tasks.make_ids", again)
+        assert encode(tmp_path / "killed") == whole
+    assert everything(tmp_path / "killed") == everything(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("order", [{}, {"shuffle": True}], ids=["in order", "shuffled"])
 @pytest.mark.parametrize("again", [{}, {"overwrite": True, "documents": "offsets"}], ids=["same", "overwritten"])
-def test_only_a_hidden_name_is_there_until_the_file_is_complete(text: Path, tmp_path: Path, order, again) -> None:
+def test_no_file_has_its_name_until_it_is_complete(text: Path, tmp_path: Path, order, again) -> None:
     home = tmp_path / "home"
-    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin", chunk_size=1000, **order)
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home, chunk_size=1000, single=True, **order)
     with pytest.MonkeyPatch.context() as patched:
-        for module in ("encode", "encode_in_order"):
-            patched.setattr(f"bpe_pipeline.shards.{module}.named_shards", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(shards, "named_shards", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             encode()
-    assert names(home) == [".train.bin.working"]
+    assert [name for name in names(home) if not name.startswith(".")] == ["encoding.json", "journal", "log.txt"]
     encode(**again)
-    assert names(home) == ["train.bin", "train.bin.json", *(["train.documents.npy"] if again else [])]
-
-
-def test_files_that_are_made_in_one_directory_at_once_do_not_see_each_other(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where one name starts as another does."""
-    (home := tmp_path / "home").mkdir()
-    files = ["train.bin", "train.bin.bin", ".train.bin", "train.npy"]
-    encode, publish = partial(bpe_pipeline.encode, text, TOKENIZER), encode_in_order.named_shards
-    left = iter(files[1:])
-
-    def publish_after_the_others(*own: Any) -> Any:
-        if (name := next(left, None)) is not None:
-            encode(home / name)
-        return publish(*own)
-
-    monkeypatch.setattr(encode_in_order, "named_shards", publish_after_the_others)
-    encode(home / files[0])
-    assert names(home) == sorted([*files, *(f"{name}.json" for name in files)])
-    assert len({(home / name).read_bytes() for name in files[:3]}) == 1
+    assert names(home) == [*OF_A_DIRECTORY, *(["train.documents.npy"] if again else []), "train.npy"]
 
 
 def test_a_file_of_something_else_is_replaced_only_when_asked(text: Path, tmp_path: Path) -> None:
-    file = tmp_path / "train.bin"
-    file.write_bytes(b"somebody's")
-    with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of something else.*--overwrite"):
-        bpe_pipeline.encode(text, TOKENIZER, file)
-    assert names(tmp_path) == ["a.txt", "train.bin"]
-    bpe_pipeline.encode(text, TOKENIZER, file, overwrite=True)
-    assert names(tmp_path) == ["a.txt", "train.bin", "train.bin.json"]
-
-
-@pytest.mark.parametrize("is_damaged", [False, True])
-def test_overwriting_leaves_no_file_of_the_one_before(text: Path, tmp_path: Path, *, is_damaged: bool) -> None:
-    """Whose validation would be trained on; what a damaged manifest lists cannot be trusted."""
     (home := tmp_path / "home").mkdir()
-    (home / "mine.bin").write_bytes(b"somebody's")
-    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home / "train.bin")
-    encode(shuffle=True, val_fraction=0.3, documents="offsets")
-    if is_damaged:
-        (home / "train.bin.json").write_text("{}")
-    encode(overwrite=True)
-    left = ["train.documents.npy", "val.bin", "val.documents.npy"] if is_damaged else []
-    assert names(home) == sorted(["mine.bin", "train.bin", "train.bin.json", *left])
+    (home / "train.npy").write_bytes(b"somebody's")
+    (home / "mine.txt").write_bytes(b"somebody's")
+    with pytest.raises(RunDirectoryError, match=r"train\.npy"):
+        bpe_pipeline.encode(text, TOKENIZER, home, single=True)
+    assert (home / "train.npy").read_bytes() == b"somebody's"
+    bpe_pipeline.encode(text, TOKENIZER, home, single=True, overwrite=True)
+    assert names(home) == sorted([*OF_A_DIRECTORY, "mine.txt", "train.npy"])
 
 
-def test_a_file_of_other_options_or_another_corpus_is_refused(text: Path, tmp_path: Path) -> None:
-    (home := tmp_path / "home").mkdir()
-    file, other = home / "train.bin", tmp_path / "b.txt"
-    other.write_text("another corpus")
-    bpe_pipeline.encode(text, TOKENIZER, file)
-    with pytest.raises(RunDirectoryError, match=r"bin holds another run: .* without --val-fraction, not with 0\.1"):
-        bpe_pipeline.encode(text, TOKENIZER, file, val_fraction=0.1)
-    with pytest.raises(RunDirectoryError, match=r"train\.bin exists and is of another corpus.*--overwrite"):
-        bpe_pipeline.encode(other, TOKENIZER, file)
-    assert names(home) == ["train.bin", "train.bin.json"]
-
-
-def test_a_damaged_manifest_of_a_file_is_refused(text: Path, tmp_path: Path) -> None:
-    file = tmp_path / "train.bin"
-    bpe_pipeline.encode(text, TOKENIZER, file)
-    (tmp_path / "train.bin.json").write_text("{}")
-    with pytest.raises(InputError, match="cannot be read"):
-        next(bpe_pipeline.decode(file, TOKENIZER))
+def test_other_options_are_refused_and_overwriting_leaves_no_file_of_before(text: Path, tmp_path: Path) -> None:
+    """Whose validation would be trained on."""
+    home = tmp_path / "home"
+    encode = partial(bpe_pipeline.encode, text, TOKENIZER, home)
+    encode(shuffle=True, val_fraction=0.3, documents="offsets", single=True)
+    for options in ({"single": True}, {"shuffle": True, "val_fraction": 0.3, "documents": "offsets"}):
+        with pytest.raises(RunDirectoryError, match="holds another run"):
+            encode(**options)
+    encode(overwrite=True, single=True)
+    assert names(home) == [*OF_A_DIRECTORY, "train.npy"]
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("name", "options", "reason"),
     [
-        ({"shard_format": "arrow"}, "is a file of the format bin, not arrow"),
-        ({"sequence_length": 9, "position_ids": True}, "no place for them"),
-        ({"pack": "best-fit"}, "give --sequence-length"),
+        ("train.bin", {}, r"train\.bin names a file: give its directory with --single --shard-format bin"),
+        ("a.b.npy", {}, r"a\.b\.npy names a file: .* which writes train\.npy there, and val\.npy with --val-fraction"),
+        ("home", {"single": True, "shard_format": "arrow"}, "--single: a shard of arrow is not one file: choose"),
+        ("home", {"single": True, "sequence_length": 9, "position_ids": True}, "no place for them"),
+        ("home", {"single": True, "pack": "best-fit"}, "give --sequence-length"),
     ],
 )
-def test_options_that_the_format_of_the_file_cannot_keep_are_refused(text: Path, tmp_path: Path, options, reason):
+def test_what_cannot_be_a_single_file_is_refused(text: Path, tmp_path: Path, name: str, options, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        bpe_pipeline.encode(text, TOKENIZER, tmp_path / "train.bin", **options)
+        bpe_pipeline.encode(text, TOKENIZER, tmp_path / name, **options)
     assert names(tmp_path) == ["a.txt"]
 
 
-@pytest.fixture
-def words(text: Path, tmp_path: Path) -> list[Any]:
+def test_command_makes_one_file_of_each_split(text: Path, tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path / "t")
-    return ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "train.bin", "--workers", 2]
-
-
-def test_command_makes_one_file_of_each_split(words: list[Any], tmp_path: Path) -> None:
-    command.succeeded(command.run(*words, "--shuffle", "--seed", 3, "--val-fraction", "0.2", "--log-json"))
-    described = json.loads((tmp_path / "train.bin.json").read_text())
+    words: list[Any] = ["encode", text, "--tokenizer", tmp_path / "t", "--output", tmp_path / "home", "--workers", 2]
+    words += ["--single", "--shard-format", "bin", "--shuffle", "--seed", 3, "--val-fraction", "0.2", "--log-json"]
+    command.succeeded(command.run(*words))
+    described = json.loads((tmp_path / "home" / "shards.json").read_text())
     assert [shard["name"] for shard in described["shards"]] == ["train.bin", "val.bin"]
-    assert "bin of uint16" in command.run("info", tmp_path / "train.bin").stdout
-
-
-def test_info_says_how_far_an_unfinished_file_is(words: list[Any], text: Path, tmp_path: Path) -> None:
-    text.write_bytes(b"x\xff")
-    command.refused(command.run(*words, "--errors", "strict"), 1)
-    assert "0 of 1 chunk; the same command resumes" in command.run("info", tmp_path / "train.bin").stdout
-
-
-@pytest.mark.parametrize("name", [".train.bin.working", ".a.npy.working", "..x.parquet.working"])
-def test_name_of_a_working_directory_is_no_output(text: Path, tmp_path: Path, name: str) -> None:
-    """It would be removed, and the shards would be next to it."""
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text('{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n')
-    TOKENIZER.save(tmp_path / "t")
-    before = names(tmp_path)
-    for words in (["encode", text], ["encode-chat", rows, "--template", "empty"]):
-        line = command.refused(command.run(*words, "--tokenizer", tmp_path / "t", "--output", tmp_path / name), 2)
-        assert f"name {tmp_path / name[1:].removesuffix('.working')}, or another directory" in line
-    assert names(tmp_path) == before
+    assert "bin of uint16" in command.run("info", tmp_path / "home" / "train.bin").stdout

@@ -1,4 +1,4 @@
-"""Shards of one split, written block by block: where they end, and what a stopped writer goes on with."""
+"""Shards of one split, written block by block: where they end, and what a stopped writer resumes with."""
 
 from array import array
 from collections.abc import Iterator
@@ -12,7 +12,8 @@ from encoded import shard_borders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpe_pipeline.shards.begun_shard import BegunFiles
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.shards.bucket import BucketFiles
 from bpe_pipeline.shards.split_writer import SplitWriter
 
 # Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
@@ -47,12 +48,12 @@ def rows(most: int, *, whole: bool, cut: int | None) -> Any:
 def test_shards_depend_on_the_ids_alone(
     tmp_path_factory, chunks, most: int, whole: bool, row: int | None, stops: set[int]
 ) -> None:
-    """Also of a writer that goes on where another one was stopped, which wrote more."""
+    """Also of a writer that resumes where another one was stopped, which wrote more."""
     home: Path = tmp_path_factory.mktemp("home")
     most = max(most, row or 1)
 
-    def files(index: int) -> BegunFiles:
-        return BegunFiles(home, str(index), 2, b"head", with_ends=True)
+    def files(index: int) -> BucketFiles:
+        return BucketFiles(home, str(index), 2, b"head")
 
     make = partial(SplitWriter, files, rows(most, whole=whole, cut=row), 0)
     writer, closed = make(), []
@@ -83,4 +84,28 @@ def test_shards_depend_on_the_ids_alone(
         assert [id_ for ids, _ in written for id_ in ids] == list(range(at, at + shard.ids))
         assert [end for _, block_ends in written for end in block_ends] == inside
         assert shard.documents == len(inside)
+        files(shard.index).cut(shard.ids, shard.documents)
+        assert files(shard.index).size() == (shard.ids, shard.documents)
         at += shard.ids
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chunks=CHUNKS, most_row=st.integers(1, 9))
+def test_a_row_that_is_too_long_is_refused_with_its_document(tmp_path_factory, chunks, most_row: int) -> None:
+    home: Path = tmp_path_factory.mktemp("home")
+    writer = SplitWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1), 0, most_row)
+    lengths, refused = [0], None
+    for documents, rest in (block for blocks in chunks for block in blocks):
+        for length in documents:
+            lengths[-1] += length
+            lengths.append(0)
+        lengths[-1] += rest
+    try:
+        for block in blocks_of(chunks):
+            writer.add(*block)
+    except InputError as error:
+        refused = str(error)
+    writer.close()
+    long = [number for number, length in enumerate(lengths) if length > most_row]
+    assert (refused is not None) == bool(long)
+    assert refused is None or f"has more than {most_row} ids, the most of a row: give --sequence-length" in refused

@@ -19,7 +19,7 @@ from killing import ended, kill, start
 
 from bpe_pipeline import Tokenizer
 
-_FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds", "train.npy", "train.bin", "train.parquet", "chat")
+_FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds", "single npy", "single bin", "single parquet", "chat")
 _ROWS = ("--sequence-length 64", "--sequence-length 64 --pack best-fit", "--sequence-length 64 --pack none")
 _ORDERS = ("--val-fraction 0.3", "--shuffle --seed 2", "--shuffle", "--shuffle --val-fraction 0.2")
 _CHAT = ("--pack neat", "--pack none", "--pack none --val-fraction 0.3")
@@ -29,14 +29,13 @@ _OF_A_RUN = (".lock", "log.txt", "encoding.json")  # their content differs
 
 @dataclass(frozen=True)
 class Case:
-    """Options. tokenizer: the directory of one, `chat` for `encode-chat`; file: the name of a single file, or ""."""
+    """Options. tokenizer: the directory of one, `chat` for `encode-chat`."""
 
     options: str
     tokenizer: str = "native"
-    file: str = ""
 
     def __str__(self) -> str:
-        return " ".join([self.tokenizer, *self.file.split(), *self.options.split()])
+        return f"{self.tokenizer} {self.options}"
 
 
 def choices(number: int) -> list[Case]:
@@ -50,8 +49,8 @@ def choices(number: int) -> list[Case]:
         if format_ == "chat":
             chat = f"--template chatml --sequence-length 64 --shard-format {choose.choice(['arrow', 'parquet'])}"
             cases.append(Case(f"{chat} {size} {choose.choice(_CHAT)}", "chat"))
-        elif "." in format_:
-            cases.append(Case(f"{rows} {order}".strip(), tokenizer, format_))
+        elif format_.startswith("single "):
+            cases.append(Case(f"--single --shard-format {format_[7:]} {rows} {order}".strip(), tokenizer))
         else:
             options = f"--shard-format {format_} {size} {rows} {order}".strip()
             cases.append(Case(options, tokenizer))
@@ -112,7 +111,7 @@ class Encoding:
         chat, tokenizer = self.case.tokenizer == "chat", self.corpus / self.case.tokenizer
         inputs: list[object] = [self.corpus / "chat.jsonl"] if chat else sorted((self.corpus / "corpus").iterdir())
         words = ["encode-chat" if chat else "encode", *inputs, "--tokenizer", tokenizer, *self.case.options.split()]
-        words += ["--output", output / self.case.file, "--chunk-size", "40KiB", "--workers", workers, "--quiet"]
+        words += ["--output", output, "--chunk-size", "40KiB", "--workers", workers, "--quiet"]
         return [sys.executable, "-P", "-m", "bpe_pipeline", *map(str, words)]
 
     def start(self, output: Path, workers: int, **environment: str) -> "subprocess.Popen[bytes]":
@@ -138,10 +137,9 @@ class Encoding:
         shutil.rmtree(output)
 
     def require_whole(self, output: Path) -> None:
-        """Require, where a run was stopped, that what has its last name is complete; all else of a file is hidden."""
+        """Require, where a run was stopped, that what has its last name is complete."""
         for name, data in self.written(output).items():
             assert data == self.whole.get(name, data), name
-            assert name in self.whole or name.startswith(".") or not self.case.file, name
 
     def interrupted(
         self, choose: random.Random, output: Path, *, logged: bool = False

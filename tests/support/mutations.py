@@ -82,7 +82,8 @@ class _Copy:
         if build.returncode != 0:
             raise SystemExit(f"{build.stdout}{build.stderr}the core cannot be built")
         [core] = self._build.glob("_core.*.so")
-        self.write(Path("pipeline", "bpe_pipeline", core.name), core.read_bytes())
+        for built in (core, self._build / "_core.sha256"):
+            self.write(Path("pipeline", "bpe_pipeline", built.name), built.read_bytes())
 
     def first_failure(self, tests: tuple[str, ...]) -> str | None:
         """Return the first test that fails or the other way in which the tests ended; None if all pass."""

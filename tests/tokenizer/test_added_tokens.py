@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import samples
-from hypothesis import HealthCheck, given, settings
+from amount import FULL
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 import bpe_pipeline
@@ -126,6 +127,41 @@ def test_any_settings_are_read_as_transformers_reads_them_or_refused(
     assert {text: [getattr(rule, name) for name in FLAGS] for text, rule in rules.items()} == flags
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text)
+
+
+SPACES = [" ", "  ", "\n", "\t", "\u3000", X, f" {X}", f"{X} ", "qq"]
+white = st.dictionaries(
+    st.sampled_from(SPACES),
+    st.fixed_dictionaries({name: st.booleans() for name in FLAGS}),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=600 if FULL else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example({"  ": entry("  ", lstrip=True, rstrip=True)}, False, ["a", "  ", "  ", " ", " ", "q", "  ", "\n\n"])
+@example({"\n": entry("\n", lstrip=True, rstrip=True)}, False, ["a", "\n\n", "  ", "\n", "q", "\n", "\n", "\n"])
+@example({X: entry(X, lstrip=True), "\t": entry("\t", normalized=True)}, False, ["a", "\t", " ", X, "\t", X, "\t", "a"])
+@given(white, st.booleans(), st.lists(st.sampled_from([*SPACES, "a", "q", "<x", "\n\n"]), min_size=8, max_size=60))
+def test_tokens_of_white_space_are_found_as_tokenizers_finds_them(base, tmp_path, monkeypatch, found, nfc, parts):
+    """Where a token before took the white space, and what is normalized in a pass of its own; also in blocks."""
+    monkeypatch.setattr("bpe_pipeline.tokenizer.encode._BLOCK_BYTES", 1)
+    normalizer = {"normalizer": {"type": "NFC"}} if nfc else {}
+    more = tuple(
+        {"id": 297 + at, **entry(text, **{name: flags[name] for name in FLAGS})}
+        for at, (text, flags) in enumerate(found.items())
+    )
+    write(tmp_path, base | normalizer, {}, more)
+    ours = Tokenizer.load(tmp_path)
+    theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    if any(flags["rstrip"] for flags in found.values()):  # or tokenizers panics where it would take half of one
+        found = {text: flags for text, flags in found.items() if text.isspace() and flags["lstrip"]}
+        assume(all(flags["rstrip"] for flags in found.values()))
+    for at in range(0, len(parts), 8):
+        text = "".join(parts[at : at + 8])
+        ids = theirs.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, add_special_tokens=False) == ids, text
+        assert list(ours.encode_iterable(iter(text))) == ours.encode(text) == ours.as_transformers().encode(text)
 
 
 def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], tmp_path: Path) -> None:

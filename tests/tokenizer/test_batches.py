@@ -55,6 +55,7 @@ def test_a_long_text_has_the_ids_of_one_thread(text: str | bytes) -> None:
         assert ours.encode_batch([*few, text, *few], num_threads=threads) == [*[short] * 500, expected, *[short] * 500]
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("added", ADDED)
 def test_long_texts_of_loaded_files_have_the_ids_of_one_thread(shape: str, added: str) -> None:

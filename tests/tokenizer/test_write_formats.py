@@ -258,7 +258,6 @@ def cut_by_split(document: Any, expression: str) -> None:
         ("added_tokens.0.special", None, r"added_tokens\[0\].special is null"),
         ("added_tokens.0.content", "", "special token is empty"),
         ("added_tokens.0.content", "[x\n]", "for the second time"),
-        ("added_tokens.0.content", " <y>", "begins with white space, which rstrip of another token"),
         ("added_tokens.0.id", -1, "added_tokens -1|outside"),
         ("added_tokens", lambda old: [one | {"id": 416} for one in old], "added_tokens assigns one id to two tokens"),
         ("pre_tokenizer", {"type": "BpePipelineRegex", "pattern": "(a"}, "pre_tokenizer.pattern is not a pattern: .*2"),

@@ -63,11 +63,14 @@ def most_open_files() -> int | None:
 
 
 def undecodable(name: str) -> str:
-    """Return what to do about a name that is not valid Unicode: it has bytes that the locale, or no one, can read."""
+    """Return what to do about a name that the locale cannot write, or that has bytes which it, or no one, can read."""
     try:
-        os.fsencode(name).decode()
+        name.encode()
     except UnicodeError:
-        return "is not valid UTF-8: rename it"
+        try:
+            os.fsencode(name).decode()
+        except UnicodeError:
+            return "is not valid UTF-8: rename it"
     return f"has letters that this locale ({sys.getfilesystemencoding()}) does not have: set LC_ALL=C.UTF-8"
 
 

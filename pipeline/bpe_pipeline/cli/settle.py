@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.commands.declaration import Command, Session, of_options
 from bpe_pipeline.run.config_file import read_config
 from bpe_pipeline.run.make_options import known_options, make_options, parsed, require_known
@@ -12,12 +12,19 @@ from bpe_pipeline.run.record import CALL, Record, records_of
 from bpe_pipeline.storage import parse_location
 
 
+def _read(config: str) -> dict[str, Any]:
+    try:
+        return read_config(parse_location(config))
+    except ValueError as error:
+        raise unfit("--config", str(error), config) from None
+
+
 def settle(declared: Command, typed: Mapping[str, Any]) -> Session:
     """Return the options of a command, without what carries them out."""
     kind, records = declared.takes, records_of(declared.takes)
     flags = {name: value for name, value in typed.items() if value is not None and value != ()}
     config = flags.pop("config", None)
-    in_file = read_config(parse_location(config)) if config is not None else {}
+    in_file = {} if config is None else _read(config)
     if declared.of_file is not None:
         in_file = declared.of_file(in_file)
     from_flags = {*flags}

@@ -1,40 +1,43 @@
 """`encode --output`: a corpus becomes shards of token ids.
 
-In the order of the corpus, one writer makes shards of the ids of chunks as they come; in another order workers write
-them to parts first, each a checkpoint. What the shards hold depends on corpus, tokenizer and options alone: not on
-workers, chunk size, memory or kills.
+What the shards hold depends on corpus, tokenizer and options alone: not on workers, chunk size, memory or kills.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
+from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands.named_tokenizer import used_of
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, fail_on_loss_error, in_words, warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
-from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions, without_defaults
+from bpe_pipeline.run.directory import LOG
+from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions
 from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
-from bpe_pipeline.shards.encode import ENCODING_STAGE, WRITING_STAGE, damaged_file, encode_chunks, write_by_parts
-from bpe_pipeline.shards.encode_in_order import write_in_order
-from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, load_result
+from bpe_pipeline.shards.chunk_file import EncodedChunk
+from bpe_pipeline.shards.encode import WRITING_STAGE, damaged_file, write_shards
+from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
+from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, corpus_stage
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
-from bpe_pipeline.shards.ids_file import EncodedChunk
-from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, is_dealt, kind_of
-from bpe_pipeline.shards.order import ORDERING_STAGE
+from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
+from bpe_pipeline.shards.road import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+_NAMED = 3  # files of others in a warning
 
 
 def encode_with(
@@ -57,8 +60,8 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
     model, output = planning.with_bos(model, options), options.output
     planning.require_one_search(model, options)
-    options = planning.as_directory(options)
-    kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
+    planning.require_fitting_format(options)
+    kind = kind_of(options.shard_format, validation=holds_out(vars(options)), single=options.single)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding = planning.open_encoding(
             runner,
@@ -70,13 +73,34 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         options = replace(options, sample=encoding.options["sample"])
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
             if runner.part is not None:
-                encode = partial(encode_chunks, runner, encoding, model, options)
-                return summary_of_part(runner, encoding, model, options, encode)
+                runner.warn(slowness(model.pattern))
+                return summary_of_part(
+                    runner,
+                    encoding,
+                    model,
+                    options,
+                    lambda: runner.run(corpus_stage(runner, encoding, model, options)),
+                )
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
             encoding.remove_working()
-        if encoding.single:
-            manifest.remove_working_directory(encoding)
+            warn_of_others(runner, encoding, corpus)
         return summary_of(runner, output, corpus)
+
+
+def warn_of_others(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> None:
+    """Warn where a finished directory of shards holds files of others, such as shards that no manifest lists."""
+    directory, names = encoding.directory, corpus.file_names()
+    own = {directory.kind.manifest, RESULT, LOG, "parts", *names, *(name.partition("/")[0] for name in names)}
+    found = [] if encoding.single else directory.names_in(directory.location)
+    for split in sorted({name.partition("/")[0] for name in names if "/" in name and not encoding.single}):
+        found += [f"{split}/{name}" for name in directory.names_in(directory / split)]
+    others = [name for name in found if name not in own and not name.startswith(".")]
+    if others:
+        more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+        runner.warn(
+            f"{directory} also holds {', '.join(others[:_NAMED])}{more}, which is no part of these shards: what reads "
+            "all files there reads it, too; remove it, or choose another --output"
+        )
 
 
 def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> EncodingSummary:
@@ -127,17 +151,17 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     corpus = load_result(encoding.result)
     if corpus is None or corpus.encoding != encoding.fingerprint():
         return None
-    for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if is_dealt(encoding.options) else []), WRITING_STAGE):
+    for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if encoding.options.get("shuffle") else []), WRITING_STAGE):
         runner.skip(stage)
     if (damaged := damaged_file(runner, encoding, corpus)) is not None:
-        path = encoding.home / damaged
+        path = encoding.directory / damaged
         runner.warn(f"{path} is missing, or not what was written (its CRC-32 shows it): encoding the corpus again")
         return None
     return corpus
 
 
 def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
-    encoding.home.remove([encoding.result.name])  # the shards are not complete from here on
+    encoding.directory.remove([RESULT])  # the shards are not complete from here on
     total = ChunkStatistics()
 
     def accept(read: ChunkStatistics, documents: int) -> None:
@@ -146,10 +170,11 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         if not documents and not total.text_tokens:  # text that fills no row is dropped, and said so
             raise no_text_error("encode", total.losses, total.not_taken)
 
-    write = write_in_order if encoding.in_order else write_by_parts
-    written, index, layout = write(runner, encoding, model, options, accept)
+    written, index, layout = write_shards(runner, encoding, model, options, accept)
     asked, separator = encoding.options, encoding.options["separator"]
     documents = sum(shard.documents for shard in written)
+    if holds_out(asked):
+        refuse_empty_side(asked, written, documents)
     for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
         runner.warn(warning)
     return saved_result(
@@ -162,8 +187,23 @@ def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOpt
         separator=separator,
         separator_id=model.id_of(separator),
         pack=None if layout.documents else asked["pack"],
+        held_out_from=encoding.plan.held_out_from,
         order={name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
         index=tuple(index),
+    )
+
+
+def refuse_empty_side(asked: Mapping[str, Any], written: Sequence[ShardFacts], documents: int) -> None:
+    """Raise `InputError` if the shards of training, or of validation, have no tokens."""
+    tokens = {split: sum(one.tokens for one in written if (one.split is None) == split) for split in (True, False)}
+    if all(tokens.values()):
+        return
+    row, share = asked["sequence_length"], f"--val-fraction {asked['val_fraction']}"
+    side, other = ("validation", "a larger") if tokens[True] else ("training", "a smaller")
+    what = f"the {format_count(documents, 'documents')} of this corpus" if row is None else f"rows of {row:,} tokens"
+    raise InputError(
+        f"{share} leaves nothing for {side} of {what}: give {other} share{'' if row is None else ' or shorter rows'}, "
+        "or name what separates documents with --split-at when the tokenizer is trained"
     )
 
 
@@ -203,6 +243,5 @@ def corpus_held(encoding: Encoding, model: Model, total: ChunkStatistics, **more
         not_taken=total.not_taken,
         losses={kind: total.losses[kind] for kind in KINDS if kind in total.losses},
         encoding=encoding.fingerprint(),
-        options=without_defaults(encoding.options) if encoding.single else None,
         **more,
     )

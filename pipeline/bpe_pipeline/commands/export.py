@@ -12,7 +12,7 @@ from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.options import ExportOptions
 from bpe_pipeline.storage import Location
-from bpe_pipeline.tokenizer.added import news_of, with_roles
+from bpe_pipeline.tokenizer.added import news_of, reserved_in, with_roles
 from bpe_pipeline.tokenizer.check import check_exports, local_files, texts_to_check
 from bpe_pipeline.tokenizer.export import Check, limits_of, with_chat_template
 from bpe_pipeline.tokenizer.export_in_place import export_in_place
@@ -50,7 +50,8 @@ def run_export(path: Location, options: ExportOptions, samples: Sequence[Locatio
     ranks, added = options.rank_pattern, options.added_special_tokens
     before, home = load_model(path) if ranks is None else load_ranks_by(path, ranks, added), tokenizer_home(path)
     directory = options.output or home
-    model = with_chat_template(with_roles(before, options), options)
+    reserved = reserved_in(before, path) if added else ()
+    model = with_chat_template(with_roles(before, options, reserved), options)
     if options.output is None and model.vocabulary != before.vocabulary:
         lacking = model.vocabulary.special_tokens.keys() - before.vocabulary.special_tokens
         raise UsageError(

@@ -38,8 +38,6 @@ def info_of(where: Location) -> Facts:
         return _shards(where)
     if where.is_file() and (encoded := find_result(where)) is not None:
         return _encoded(where, *encoded[:2])
-    if where.name and ((unfinished := shards.working_directory(where)) / SHARDS.manifest).exists():
-        return _shards(unfinished)
     home = tokenizer_home(where)
     maker = maker_of(home)
     try:
@@ -150,7 +148,7 @@ def _shards(directory: Location) -> Facts:
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
         parts = _parts(encoding.directory)
         return _facts(
-            {"shards": str(encoding.output), "encoded": unfinished, **parts, "tokenizer": encoding.options["tokenizer"]}
+            {"shards": str(directory), "encoded": unfinished, **parts, "tokenizer": encoding.options["tokenizer"]}
         )
     return _encoded(directory, directory, corpus)
 

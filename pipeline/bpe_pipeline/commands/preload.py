@@ -52,9 +52,9 @@ def _needs_of_numbers() -> object:
 
 
 def _encode() -> object:
-    from bpe_pipeline.shards import encode_worker, write_worker
+    from bpe_pipeline.shards import encode_worker, finish
 
-    return encode_worker, write_worker
+    return encode_worker, finish
 
 
 TRAINING = WorkerSetup(

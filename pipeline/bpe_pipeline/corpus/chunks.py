@@ -102,14 +102,16 @@ def cutting_of(
     ending: how many of the first end documents that are left out or cut.
     """
     whole_documents = judge.needs_whole_documents
-    if judge.selects:
+    if whole_documents:
         rules = {**{text.decode(): PLAIN_RULE for text in special_tokens[ending:]}, **rules}
         special_tokens = special_tokens[:ending]
     special = dict.fromkeys(special_tokens)
     separating = dict.fromkeys(token for token in special if rules.get(token.decode(), PLAIN_RULE).special)
     texts = special | dict.fromkeys(text.encode() for text in rules)
     others = tuple(token for token in texts if token not in separating)
-    return Cutting(tuple(separating), pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading)
+    return Cutting(
+        tuple(separating), pattern.automaton, whole_documents, form=pattern.form, added_tokens=others, **reading
+    )
 
 
 def context_bytes(specials: SpecialTokens) -> int:
@@ -146,13 +148,14 @@ class SearchedText:
 
 def line_cut(text: SearchedText, reach: int, wanted: int) -> int | None:
     """Return the start of the next line, or None."""
-
-    def find(data: bytes, low: int, high: int) -> int | None:
-        at = data.find(b"\n", low, high)
-        return None if at < 0 else at
-
-    end = text.first(wanted - 1, min(wanted - 1 + reach, text.size), find)
+    end = text.first(wanted - 1, min(wanted - 1 + reach, text.size), find_line_end)
     return None if end is None else end + 1
+
+
+def find_line_end(data: bytes, low: int, high: int) -> int | None:
+    """Return the first line feed in a range, or None."""
+    at = data.find(b"\n", low, high)
+    return None if at < 0 else at
 
 
 def text_cut(cutting: Cutting, text: SearchedText, reach: int, wanted: int) -> int | None:
@@ -161,7 +164,7 @@ def text_cut(cutting: Cutting, text: SearchedText, reach: int, wanted: int) -> i
         return None
     stop = min(wanted + reach, text.size)
     if cutting.separator:
-        cut = text.first(wanted, stop, partial(_find_separator, text.specials, cutting.separator), 1)
+        cut = text.first(wanted, stop, partial(find_separator, text.specials, cutting.separator), 1)
         return None if cut is None else cut + len(cutting.separator)
     cut = text.first(wanted, stop, partial(_find_token, cutting, text.specials), 1) if text.specials.longest else None
     if cut is None and cutting.automaton is not None and not cutting.whole_documents:
@@ -187,7 +190,8 @@ def _find_token(cutting: Cutting, specials: SpecialTokens, data: bytes, low: int
     return None
 
 
-def _find_separator(specials: SpecialTokens, separator: bytes, data: bytes, low: int, high: int) -> int | None:
+def find_separator(specials: SpecialTokens, separator: bytes, data: bytes, low: int, high: int) -> int | None:
+    """Return the first position in a range where this special token is and no longer one, or None."""
     while (at := data.find(separator, low)) >= 0 and at < high:
         if (match := specials.match_at(data, at)) is not None and match[1] == at + len(separator):
             return at

@@ -49,6 +49,8 @@ class _Finder:
                     stop = spaces.end()
                     if stop == len(data) and not at_end:  # more of it may follow
                         return matches, begin
+                if begin >= stop:  # white space that a token before took
+                    continue
             matches.append((begin, stop, id_))
             done = stop
         while done < certain < len(data) and data[certain] & 0xC0 == 0x80:

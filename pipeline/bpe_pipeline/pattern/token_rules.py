@@ -52,7 +52,17 @@ class Preparation:
         normalized = {*late}
         early = [text for text in texts if text not in normalized]
         in_words = early and any(self.rule_of(text).single_word for text in late)  # early ones are no neighbours then
-        return late if late and (in_words or _overlap(early, late)) else []
+        return late if late and (in_words or self._strips(early, late) or _overlap(early, late)) else []
+
+    def _strips(self, early: Collection[str], late: Collection[str]) -> bool:
+        """Whether one of the first tokens may take white space that is in one of the second ones, or vice versa."""
+        for takers, taken in ((early, late), (late, early)):
+            rules = list(map(self.rule_of, takers))
+            if any(rule.lstrip for rule in rules) and any(text[-1:].isspace() for text in taken):
+                return True
+            if any(rule.rstrip for rule in rules) and any(text[:1].isspace() for text in taken):
+                return True
+        return False
 
     def reaching(self, texts: Collection[str]) -> dict[str, TokenRule]:
         """Return those of the added tokens that are not simply found wherever they occur, and how they are found."""

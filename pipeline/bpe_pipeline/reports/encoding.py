@@ -11,6 +11,7 @@ from bpe_pipeline.reports.parts import Part, Rows
 from bpe_pipeline.reports.result import Result, time_and_memory
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
+from bpe_pipeline.shards.last_share import ENOUGH_DOCUMENTS
 from bpe_pipeline.storage import Location
 
 _APART = "keep the documents of a row apart in batches without attention_mask, in a model with use_cache=False"
@@ -65,13 +66,23 @@ class EncodingSummary(Result):
                 ("left out", str(corpus.not_taken)),
                 ("skipped/altered", in_one_line(in_words(corpus.losses), f"bpe-pipeline info {self.directory}")),
                 ("tokens", f"{corpus.tokens:,}{rate}"),
-                ("validation", f"{validation:,} of these tokens" if validation else ""),
+                ("validation", f"{validation:,} of these tokens{self._held_out()}" if validation else ""),
                 ("rows", "" if corpus.pack is None else _packed(corpus)),
                 ("position_ids", _APART if has_positions else ""),
                 ("documents", (corpus.separator and f"{corpus.separator} (id {corpus.separator_id}) {how}") or ""),
                 ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
                 ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
             )
+        )
+
+    def _held_out(self) -> str:
+        """Say where validation starts, if that is a place in the text."""
+        if self.corpus.held_out_from is None:
+            return ""
+        path, byte = self.corpus.held_out_from
+        return (
+            f": the end of the text, from byte {byte:,} of {path} on, since there are fewer than {ENOUGH_DOCUMENTS} "
+            "documents; with more, whole ones are held out, which changes the split once"
         )
 
     def _used(self) -> str:

@@ -141,6 +141,12 @@ class SpecialTokens:
         numbered = (self.reserved.name.replace("{}", str(number)) for number in itertools.count())
         return [*named, *itertools.islice((text for text in numbered if text not in named), count)]
 
+    def reserved_among(self, texts: Iterable[str]) -> list[str]:
+        """Return those of the special tokens of such a vocabulary that have no meaning yet."""
+        before, _, after = self.reserved.name.partition("{}")
+        name, named = re.compile(f"{re.escape(before)}[0-9]+{re.escape(after)}"), self.named()
+        return [text for text in texts if name.fullmatch(text) and text not in named]
+
     def merge_budget(self, vocab_size: int) -> int:
         """Return the most merges of a vocabulary: vocab_size - 256 - special tokens; rounding up adds to the size."""
         special = len(self.named()) + self.reserved.count

@@ -289,15 +289,17 @@ def refuse_other_options(
     where: Directory | Location, kind: str, stored: dict[str, Any], requested: dict[str, Any]
 ) -> None:
     """Raise `RunDirectoryError` naming the first option whose requested value is not that of the stored work."""
-    for name, value in requested.items():
-        if (before := stored.get(name)) == value:
-            continue
-        flag = flag_of(name)
+    others = {name: value for name, value in requested.items() if stored.get(name) != value}
+    for name, value in others.items():
+        before, flag = stored.get(name), flag_of(name)
         how = f"with {flag} {_shown(before)}, not {_shown(value)}"
         if before in (None, []):
             how = f"without {flag}, not with {_shown(value)}"
         elif value in (None, []):
-            how = f"with {flag} {_shown(before)}, not without it"
+            instead = next(
+                (f"with {flag_of(other)} {_shown(new)}" for other, new in others.items() if new), "without it"
+            )
+            how = f"with {flag} {_shown(before)}, not {instead}"
         remedy = "choose another --output, or start again with --overwrite"
         if kind == MERGING:
             remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"

@@ -337,7 +337,9 @@ class EncodeOptions(ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOption
     """Of `encode` with an output."""
 
     output: Location | None = as_in(OutputOptions, "output",
-        help="the directory of the shards, or FILE.bin for a single file; a path or a URI")
+        help="the directory of the shards; a path or a URI")
+    single: bool = _shards("encode", False, read.parse_flag,
+        "one file for training, and one for validation: train.bin and val.bin with --shard-format bin")
     shuffle: bool = _order("encode", False, read.parse_shuffle, "put all documents in one random order")
     seed: int = as_in(RowOptions, "seed")
     position_ids: bool = _packing("encode", False, read.parse_flag,

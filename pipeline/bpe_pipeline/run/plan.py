@@ -40,6 +40,7 @@ class Plan:
     """What is read and where it is cut. empty: the files of the corpus without a byte.
 
     inputs: as they were named, if each chunk is of one alone, and may have a weight; owners: the number of each file's.
+    held_out: the first chunk of those that `encode` holds out, where no hash of documents decides; 0: none is.
     """
 
     files: tuple[CorpusFile, ...] = ()
@@ -47,11 +48,20 @@ class Plan:
     empty: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     owners: tuple[int, ...] = ()
+    held_out: int = 0
 
     @property
     def bytes(self) -> int:
         """Bytes of all chunks together."""
         return sum(chunk.bytes for chunk in self.chunks)
+
+    @property
+    def held_out_from(self) -> tuple[str, int] | None:
+        """The file and the byte in it from which on all text is held out."""
+        if not self.held_out:
+            return None
+        file, start, *_ = self.spans(self.held_out)[0]
+        return file.path, start
 
     def spans(self, index: int) -> tuple[FileSpan, ...]:
         """Return what one chunk is made of."""
@@ -206,6 +216,8 @@ class Plan:
                     yield f"chunk {number} is of a file that is not listed"
                 elif not 0 <= span.start < span.stop <= self.files[span.file].size or (span.size or 0) < 0:
                     yield f"chunk {number} is not within its file"
+        if self.held_out not in range(max(len(self.chunks), 1)):
+            yield "what is held out is not in it"
         inputs = range(len(self.inputs))
         if len(self.owners) != (len(self.files) if inputs else 0) or not set(self.owners) <= set(inputs):
             yield "a file is of an input that is not listed"

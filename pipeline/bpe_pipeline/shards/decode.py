@@ -65,7 +65,7 @@ def shards_of(where: Location, tokenizer: Tokenizer) -> tuple[Location, EncodedC
             "run the same command again to resume"
         )
     directory, corpus, shards = result
-    stored = load(Directory(directory, SHARDS)) if (directory / RESULT).exists() else None  # a single file has none
+    stored = load(Directory(directory, SHARDS))
     if stored is not None and stored.fingerprint() != corpus.encoding:
         raise InputError(
             f"{directory / RESULT} is of another encoding than {SHARDS.manifest} next to it: run the last command that "

@@ -1,18 +1,19 @@
-"""The two stages of encoding a corpus in another order, run by workers: chunks become parts, parts become shards.
+"""A corpus becomes shards: the road fills buckets with ids, each of which is finished, and all get their names at once.
 
-Each writes what the directory does not hold yet, and returns what is complete. Where shards start and end depends on
-the ids and the ends of documents alone, not on the parts: chunks of any size make the same shards.
+Where shards start and end depends on the ids and the ends of documents alone: not on chunks, workers, memory or kills.
 """
 
+import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base import system
+from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
@@ -21,24 +22,132 @@ from bpe_pipeline.run.options import EncodeOptions
 from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
-from bpe_pipeline.shards.borders import Whole, longest_document, plan_shards, without_rest
-from bpe_pipeline.shards.encode_worker import EncodeTask, encode_chunk, packed
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
-from bpe_pipeline.shards.encoding_tasks import EncodingWorkers, encoding_workers, task_of
+from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardFile, ShardPlace, finish_shard, is_intact
 from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
-from bpe_pipeline.shards.ids_file import EncodedChunk, part_of
-from bpe_pipeline.shards.ids_in_order import open_source
-from bpe_pipeline.shards.manifest import Encoding, is_dealt
-from bpe_pipeline.shards.order import Split, put_in_order, writers
+from bpe_pipeline.shards.journal import Position
+from bpe_pipeline.shards.manifest import Encoding, holds_out
 from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
-from bpe_pipeline.shards.write_worker import CheckTask, ShardFile, ShardTask, is_intact, write_shard
+from bpe_pipeline.shards.road import Road
 from bpe_pipeline.storage import Location, each, unreadable
-from bpe_pipeline.storage.atomic import make_directory, write_whole
+from bpe_pipeline.storage.atomic import make_directory, move, write_whole
+from bpe_pipeline.storage.scratch import scratch_directory
 from bpe_pipeline.tokenizer.model import Model
 
-ENCODING_STAGE, WRITING_STAGE, CHECKING_STAGE = "encoding", "writing shards", "checking shards"
-NOTHING = EncodedChunk(0, ChunkStatistics(), documents=0, rest=0)
+WRITING_STAGE, CHECKING_STAGE = "writing shards", "checking shards"
+_WRITING_BYTES = 24 << 20  # of a worker that writes or checks a shard
+_Facts = Mapping[str, list[ShardFacts]]
+
+
+def write_shards(
+    runner: Runner,
+    encoding: Encoding,
+    model: Model,
+    options: EncodeOptions,
+    accept: Callable[[ChunkStatistics, int], object],
+) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
+    """Encode what is missing and finish the shards; returns all of them, and the format's own files.
+
+    accept: takes what was read, and the number of documents, before the shards are finished.
+    """
+    runner.warn(slowness(model.pattern))
+    with _working_directory(encoding) as directory:
+        place = ShardPlace(
+            shard_format(encoding.options["shard_format"]),
+            rows_of(encoding.options, model),
+            sys.maxsize if encoding.single else encoding.options["shard_size"],
+            ["train", *(["validation"] if holds_out(encoding.options) else [])],
+            directory,
+            encoding.journal_of(),
+        )
+        written = Road(runner, encoding, model, options, place).write()
+        accept(written.statistics, written.documents)
+        by_split = _finished(runner, encoding, place, written)
+        return *_published(encoding, place, by_split, written), place.layout
+
+
+@contextmanager
+def _working_directory(encoding: Encoding) -> Iterator[Path]:
+    """Yield the local directory of the journal and the buckets: that of the shards, or one for shards in a store."""
+    where = encoding.directory.location
+    if isinstance(where, Path):
+        yield where
+    else:
+        with scratch_directory() as scratch:
+            yield scratch
+
+
+def _finished(runner: Runner, encoding: Encoding, place: ShardPlace, written: Position) -> _Facts:
+    """Finish the shards that are not; returns the facts of all shards of each split, in order."""
+    tasks = [FinishTask(place, split, index) for split, shard in written.shards.items() for index in range(shard.index)]
+    missing = [task for task in tasks if place.facts(task.split, task.index) is None]
+    if missing:
+        seen = not runner.nodes or isinstance(encoding.directory.location, Path)  # by all workers
+        _finish(runner, place, missing, seen=seen)
+    by_split: dict[str, list[ShardFacts]] = {split: [] for split in place.splits}
+    for task in tasks:
+        if facts := place.facts(task.split, task.index):
+            by_split[task.split].append(facts)
+    return by_split
+
+
+def _finish(runner: Runner, place: ShardPlace, tasks: Sequence[FinishTask], *, seen: bool) -> None:
+    """Finish shards: by workers if these see their buckets, otherwise one by one."""
+    rows = [place.long_row(task.split, task.index) for task in tasks]
+    more, longest = max((row.memory_bytes(place.format, place.layout), row.tokens) for row in rows)
+    what = f"writing {place.format.extension} with a row of {format_count(longest, 'tokens')}"
+    weights = [place.bucket(task.split, task.index).size()[0] for task in tasks]
+    grant = writers(runner, len(tasks), more, what)
+    if not seen:
+        with runner.reporting(WRITING_STAGE, sum(weights), "tokens") as advance:
+            for task in tasks:
+                advance(finish_shard(task).tokens)
+        return
+    runner.run(Stage(WRITING_STAGE, "tokens", finish_shard, tasks, weights, grant=grant))
+
+
+def _published(
+    encoding: Encoding, place: ShardPlace, by_split: _Facts, written: Position
+) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Give all finished shards their names; returns their facts, and the files of the format."""
+    shards = {split: list(by_split[split]) for split in (place.splits if written.documents else ["train"])}
+    named = named_shards(encoding, place.layout, {split: len(of_split) for split, of_split in shards.items()})
+    moves = []
+    for split, of_split in shards.items():
+        for index, names in enumerate(named[split]):
+            moves.append((place.finished(split, index), names))
+            of_split[index] = replace(of_split[index], name=names[0], offsets=names[1])
+        if dropped := written.left_out.get(split):
+            of_split[-1] = replace(of_split[-1], dropped=dropped)
+    for _ in each(lambda pair: _move(*pair, encoding), moves, [encoding.directory.location]):
+        pass
+    return [facts for of_split in shards.values() for facts in of_split], complete(encoding, place.layout, shards)
+
+
+def _move(hidden: tuple[Path, Path | None], names: tuple[str, str | None], encoding: Encoding) -> None:
+    """Give a finished shard its name, and its second file before it, unless an earlier run did."""
+    for path, name in zip(reversed(hidden), reversed(names), strict=True):
+        if path is None or name is None:
+            continue
+        final = encoding.directory / name
+        with os_error_as(RunDirectoryError, f"{final} cannot be written", "start again with --overwrite"):
+            if path.exists() or not final.exists():
+                move(path, final)
+
+
+def warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, ids: Iterable[int]) -> None:
+    """Warn if all documents are on one side. documents: how many; ids: of training and of validation."""
+    option, (train, validation) = f"--val-fraction {options.get('val_fraction')}", ids
+    if not train:
+        runner.warn(f"{option} holds out all {documents}, which leaves none for training: give a smaller number")
+    elif not validation:
+        runner.warn(f"{option} holds out none of {documents}, so validation is empty: give a larger share")
+
+
+def writers(runner: Runner, tasks: int, more_bytes: int = 0, what: str = "writing shards") -> Grant:
+    """Return the workers for that many files. more_bytes: memory that the named work takes in addition."""
+    return runner.reserve(tasks, _WRITING_BYTES + more_bytes, _WRITING_BYTES + more_bytes, what)
 
 
 @dataclass(frozen=True)
@@ -55,92 +164,11 @@ class Writing:
     longest: LongRow
 
 
-def write_by_parts(
-    runner: Runner,
-    encoding: Encoding,
-    model: Model,
-    options: EncodeOptions,
-    accept: Callable[[ChunkStatistics, int], object],
-) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
-    """Encode what is missing and write the shards; returns all of them, and the format's own files.
-
-    accept: takes what was read, and the number of documents, before the shards are written.
-    """
-    parts = encode_chunks(runner, encoding, model, options)
-    accept(sum((part.statistics for part in parts), ChunkStatistics()), sum(part.documents for part in parts))
-    splits = put_in_order(runner, encoding, parts)
-    return write_shards(runner, encoding, model, splits, parts)
-
-
-def encode_chunks(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> list[EncodedChunk]:
-    """Encode the chunks without parts; returns all parts, or those of the runner's share, in order."""
-    runner.warn(slowness(model.pattern))
-    workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
-    return runner.run(corpus_stage(runner, encoding, model, options, workers))
-
-
-def corpus_stage(
-    runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions, workers: EncodingWorkers
-) -> Stage[EncodeTask, EncodedChunk]:
-    """Return the stage of workers that encode the chunks of a corpus to parts."""
-    task = task_of(
-        EncodeTask,
-        model,
-        options,
-        workers,
-        model=runner.executor.broadcast(packed(model)),
-        tokenizer=encoding.options["tokenizer"],
-        cache_bytes=workers.cache_bytes,
-    )
-    return encoding_stage(encoding, encode_chunk, task, workers.grant)
-
-
-def encoding_stage(
-    encoding: Encoding, encode: Callable[[Any], EncodedChunk], task_of_chunk: Callable[..., Any], workers: Grant
-) -> Stage[Any, EncodedChunk]:
-    """Return the stage that makes the parts that are missing, each by a task of what a chunk has of its own.
-
-    The result is `NOTHING` for a chunk that is in shards already.
-    """
-    encoding.directory.require_lock()
-    make_directory(encoding.directory / "parts")
-    parts = encoding.parts()
-    written = {part.path for part in parts[: encoding.written_chunks()]}
-
-    def stored(tasks: Sequence[Any]) -> list[EncodedChunk | None]:
-        chunks = [NOTHING if task.output in written else part_of(task.output, task.fingerprint) for task in tasks]
-        encoding.directory.refuse_replaced([task.output for task in tasks], chunks)
-        return chunks
-
-    return Stage(
-        ENCODING_STAGE,
-        "bytes",
-        encode,
-        encoding.plan.tasks(task_of_chunk, parts),
-        weights=[chunk.bytes for chunk in encoding.plan.chunks],
-        stored=stored,
-        kept="encoded",
-        grant=workers,
-    )
-
-
-def write_shards(
-    runner: Runner, encoding: Encoding, model: Model, splits: Sequence[Split], parts: Sequence[EncodedChunk]
-) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
-    """Write the shards that are missing, and the files of their format; returns all of them, in order."""
-    rows = rows_of(encoding.options, model)
-    tasks = {split.name: list(_shard_tasks(encoding, split, rows)) for split in splits}
-    tokens = max((task.keywords["tokens"] for of_split in tasks.values() for task in of_split), default=0)
-    longest = rows.longest(tokens, sum(part.documents for part in parts), longest_document(parts))
-    writing = Writing(write_shard, tasks, "tokens", lambda task: task.tokens, longest)
-    return *write_missing(runner, encoding, rows.layout, writing), rows.layout
-
-
 def write_missing(
     runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    home, format_name = encoding.home, encoding.options["shard_format"]
+    home, format_name = encoding.directory, encoding.options["shard_format"]
     format_ = shard_format(format_name)
     named = named_shards(encoding, layout, {split: len(tasks) for split, tasks in writing.tasks.items()})
     tasks = [
@@ -150,7 +178,7 @@ def write_missing(
     ]
     more = writing.longest.memory_bytes(format_, layout)
     what = f"writing {format_name} with a row of {format_count(writing.longest.tokens, 'tokens')}"
-    workers = writers(runner, len(tasks), dealt=is_dealt(encoding.options), more_bytes=more, what=what)
+    workers = writers(runner, len(tasks), more, what)
     weights = [*map(writing.weight, tasks)]
     facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
     rest = iter(facts)
@@ -164,7 +192,7 @@ def named_shards(
 
     The manifest has them from here on, and their directories are there; files of others are not replaced.
     """
-    home, format_ = encoding.home, shard_format(encoding.options["shard_format"])
+    home, format_ = encoding.directory, shard_format(encoding.options["shard_format"])
     directories = encoding.directories([*counts])
     named = {
         split: [format_.names(encoding.stem(split, directories[split], index, count), layout) for index in range(count)]
@@ -182,7 +210,7 @@ def named_shards(
 
 def complete(encoding: Encoding, layout: Layout, shards: Mapping[str, Sequence[ShardFacts]]) -> list[FileFacts]:
     """Write what the format adds to the shards of each split, when their names are on disk; returns these files."""
-    home, directories = encoding.home, encoding.directories([*shards])
+    home, directories = encoding.directory, encoding.directories([*shards])
     for directory in directories.values():  # not after each of many small shards
         if isinstance(where := home / directory if directory else home.location, Path):
             system.flush(where)
@@ -203,24 +231,6 @@ def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRo
     return PackedRows(layout, options["pack"], options["sequence_length"], pad)
 
 
-def _shard_tasks(encoding: Encoding, split: Split, rows: DocumentRows | PackedRows) -> "Iterator[partial[ShardTask]]":
-    """Yield the task of each shard of a split."""
-    tokens = sum(split.ids)
-    shard_tokens = rows.shard_tokens(max(tokens, 1) if encoding.single else encoding.options["shard_size"])
-    ends = Whole(lambda part: open_source(split.sources[part]), rows.cut) if rows.whole else None
-    rest = rows.left_out(tokens)
-    planned = without_rest(plan_shards(split.ids, shard_tokens, ends), rest)
-    for index, slices in enumerate(planned):
-        yield partial(
-            ShardTask,
-            tokens=sum(slice_.stop - slice_.start for slice_ in slices),
-            parts=tuple((split.sources[slice_.part], slice_) for slice_ in slices),
-            rows=rows,
-            dropped=rest if index == len(planned) - 1 else 0,
-            split=None if split.name == "train" else split.name,
-        )
-
-
 def _index_file(home: Directory, name: str, text: str) -> FileFacts:
     """Write a file that a format adds to the directory."""
     write_whole(home / name, text)
@@ -230,12 +240,12 @@ def _index_file(home: Directory, name: str, text: str) -> FileFacts:
 
 def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
-    tasks = [CheckTask(encoding.home / name, size, crc32) for name, size, crc32 in corpus.checksums()]
+    tasks = [CheckTask(encoding.directory / name, size, crc32) for name, size, crc32 in corpus.checksums()]
     sizes = each(_size, [task.path for task in tasks])
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers, weights = writers(runner, len(tasks), dealt=False), [task.bytes for task in tasks]
+    workers, weights = writers(runner, len(tasks)), [task.bytes for task in tasks]
     intact = runner.run(Stage(CHECKING_STAGE, "bytes", is_intact, tasks, weights, grant=workers))
     return next((task.path.name for task, is_whole in zip(tasks, intact, strict=True) if not is_whole), None)
 

@@ -19,7 +19,7 @@ from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
 from bpe_pipeline.executors import Broadcast
 from bpe_pipeline.pattern.compiled import PatternSequence
-from bpe_pipeline.shards.ids_file import EncodedChunk, IdsWriter
+from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter
 from bpe_pipeline.shards.special_in_text import SpecialInText
 from bpe_pipeline.storage import Location, named, open_file
 from bpe_pipeline.storage.atomic import whole_file
@@ -35,7 +35,7 @@ class IdsTask(ChunkTask):
     """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
 
     special_tokens: the separator first. special_tokens_in_text: what special tokens become that separate nothing.
-    front, behind: the ids around the text of a document.
+    front, behind: the ids around the text of a document. held_out_from: where a document ends inside of a file.
     """
 
     work: ClassVar[str] = "encoded"
@@ -48,6 +48,7 @@ class IdsTask(ChunkTask):
     front: list[int]
     behind: list[int]
     id_bytes: int
+    held_out_from: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +107,7 @@ def encode_chunk(task: EncodeTask) -> EncodedChunk:
         if model.pattern.tables is None and not isinstance(model.pattern, PatternSequence):
             task = replace(task, budget_bytes=half, copies=2 * task.copies)
         statistics = make_ids(task, model, encoder, part.add, regex_bytes=half)
-        written = part.finish_part(task.fingerprint, statistics)
+        written = part.finish(task.fingerprint, statistics)
     elapsed_s = time.monotonic() - started
     _log.info("%s: %d bytes, %d ids in %.2f s", task, written.statistics.bytes, written.ids, elapsed_s)
     return written
@@ -209,9 +210,10 @@ class _Feeding(_core.ChunkCounter):
         self._ids.start_text(False)
         if file.format != "text" or file.compression != "none":
             return
-        if stop < file.size:
+        if stop < file.size and (file.path, stop) != task.held_out_from:
             self._ids.end_inside_document()  # the next span continues it
-        if start > 0 and (task.front or task.behind) and not _ends_with(file, start, separator):
+        continues = start > 0 and (file.path, start) != task.held_out_from
+        if continues and (task.front or task.behind) and not _ends_with(file, start, separator):
             self._ids.start_text(True)
 
     def start_inside_document(self) -> None:

@@ -1,4 +1,4 @@
-"""What shards are: `shards.json`, or the manifest of a single file, which is written when they are complete."""
+"""What shards are: `shards.json`, which is written when they are complete."""
 
 import re
 import zlib
@@ -11,7 +11,7 @@ from bpe_pipeline.corpus.skipped_or_altered import Tallies
 from bpe_pipeline.counts.chunk_statistics import NotTaken
 from bpe_pipeline.executors import ignore
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards import formats
 from bpe_pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts, ShardFormat
 from bpe_pipeline.storage import Location, open_file, read_json
 from bpe_pipeline.storage.atomic import write_json
@@ -20,19 +20,13 @@ RESULT = "shards.json"
 FORMAT_VERSION = 1
 _READ_BYTES = 1 << 20
 SHARD_NAME = r"(shard|data)-[0-9]{5,}[\w.-]*"
+SINGLE_STEMS = {"train": "train", "validation": "val"}  # of the one file of each split
 _NAME = re.compile(rf"((train|validation)/)?{SHARD_NAME}")
 
 
-def single_stems(name: str) -> dict[str, str]:
-    """Return how the names of the files of each split start, by that of a single one: `train.bin` -> `train`, `val`."""
-    stem = name.removesuffix(f".{single_format(name)}")
-    return {"train": stem, "validation": "val" if stem == "train" else f"{stem}.val"}
-
-
-def single_names(name: str) -> list[str]:
-    """Return the names of all files that a single one may have: of each split, and of its offsets."""
-    format_ = shard_format(single_format(name) or "")
-    names = (format_.names(stem, Layout({}, offsets=True)) for stem in single_stems(name).values())
+def single_names(format_: ShardFormat) -> list[str]:
+    """Return the names that the files of a split may have where it has one shard: its own, and that of its offsets."""
+    names = (format_.names(stem, Layout({}, offsets=True)) for stem in SINGLE_STEMS.values())
     return [name for pair in names for name in pair if name]
 
 
@@ -68,9 +62,9 @@ class EncodedCorpus:
     locations. tokenizer, encoding:
     fingerprints of the tokenizer, and of everything that the shards depend on. columns: name -> dtype, if rows have
     more than `input_ids`; row_tokens: if all rows have the same number; pack: if rows are not documents; order: the
-    options that changed the order of the corpus; index: what the format adds to the directory; options: those of
-    `encoding.json` that a single file does not keep. made_by: the extension that made rows which are not documents of a
-    corpus; about: what it stores of them.
+    options that changed the order of the corpus; held_out_from: the file and the byte in it from which on all text is
+    validation's, where no hash of documents decides; index: what the format adds to the directory. made_by: the
+    extension that made rows which are not documents of a corpus; about: what it stores of them.
     """
 
     format: str
@@ -91,8 +85,8 @@ class EncodedCorpus:
     row_tokens: int | None = None
     pack: str | None = None
     order: dict[str, Any] | None = None
+    held_out_from: tuple[str, int] | None = None
     index: tuple[FileFacts, ...] = ()
-    options: dict[str, Any] | None = None
     made_by: str | None = None
     about: dict[str, Any] = field(default_factory=dict)
     text_tokens: int | None = None
@@ -108,7 +102,7 @@ class EncodedCorpus:
     def kind(self) -> str:
         """The format and the dtype that an id has in its files, such as `arrow of int32`."""
         dtype = (self.columns or {}).get(IDS, self.dtype)
-        return f"{self.format} of {shard_format(self.format).stored_dtype(dtype)}"
+        return f"{self.format} of {formats.shard_format(self.format).stored_dtype(dtype)}"
 
     def layout(self) -> Layout:
         """Return what the rows have."""
@@ -135,19 +129,14 @@ class EncodedCorpus:
 
 
 def write_result(path: Location, corpus: EncodedCorpus) -> None:
-    """Write `shards.json`, or the manifest of a single file, whole or not at all."""
+    """Write `shards.json`, whole or not at all."""
     write_json(path, {"format_version": FORMAT_VERSION, **plain(corpus)})
 
 
 def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFacts, ...]] | None:
-    """Return the directory, the result and the shards that a path names: a directory, split, shard or single file."""
-    for home, path in (
-        (where, where / RESULT),
-        (where.parent, where.parent / RESULT),
-        *((where.parent, where.parent / f"{name}.json") for name in _training_names(where.name)),
-    ):
-        corpus = load_result(path)
-        if corpus is not None:
+    """Return the directory, the result and the shards that a path names: a directory, split or shard."""
+    for home in (where, where.parent):
+        if (corpus := load_result(home / RESULT)) is not None:
             shards = [
                 shard
                 for shard in corpus.shards
@@ -155,14 +144,6 @@ def find_result(where: Location) -> tuple[Location, EncodedCorpus, tuple[ShardFa
             ]
             return home, corpus, tuple(shards)
     return None
-
-
-def _training_names(name: str) -> list[str]:
-    """Return the names of single files whose manifest may have this one."""
-    extension = single_format(name)
-    stem = name.removesuffix(f".{extension}")
-    stems = [stem, *(["train"] if stem == "val" else []), *([stem[:-4]] if stem.endswith(".val") else [])]
-    return [f"{stem}.{extension}" for stem in stems] if extension else []
 
 
 def load_result(path: Location) -> EncodedCorpus | None:
@@ -173,7 +154,7 @@ def load_result(path: Location) -> EncodedCorpus | None:
         if version != FORMAT_VERSION:
             raise ValueError(f"it is of format {version!r}, this release reads {FORMAT_VERSION}")
         corpus = stored(EncodedCorpus, document)
-        _check(corpus, path.name.removesuffix(".json") if path.name != RESULT else None)
+        _check(corpus)
         return corpus
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -181,9 +162,9 @@ def load_result(path: Location) -> EncodedCorpus | None:
         raise InputError(f"{path} cannot be read ({error}); encode the corpus again") from None
 
 
-def _check(corpus: EncodedCorpus, single: str | None) -> None:
+def _check(corpus: EncodedCorpus) -> None:
     """Raise `ValueError` for a value out of its range, or a name that is not a shard's."""
-    format_ = shard_format(corpus.format)
+    format_ = formats.shard_format(corpus.format)
     for value, values in ((corpus.dtype, ID_BYTES), (corpus.documents_by, ("separator", "offsets"))):
         if value not in values:
             raise ValueError(f"{value!r} is not one of {', '.join(values)}")
@@ -195,13 +176,13 @@ def _check(corpus: EncodedCorpus, single: str | None) -> None:
         for names in (("separator", "separator_id"), ("offsets", "offsets_bytes", "offsets_crc32")):
             if len({getattr(holder, name, None) is None for name in names}) > 1:
                 raise ValueError(f"only some of {', '.join(names)} are known")
-    check_names(corpus.file_names(), format_, single)
+    check_names(corpus.file_names(), format_)
 
 
-def check_names(names: Iterable[str], format_: ShardFormat, single: str | None) -> None:
-    """Raise `ValueError` for a name that no file of a directory of shards, or of this single file, has."""
+def check_names(names: Iterable[str], format_: ShardFormat) -> None:
+    """Raise `ValueError` for a name that no file of a directory of shards has."""
     directories = dict.fromkeys(("", "train", "validation"), ())
-    known = single_names(single) if single else format_.index(Layout({IDS: "uint16"}), directories)
+    known = {*single_names(format_), *format_.index(Layout({IDS: "uint16"}), directories)}
     for name in names:
-        if name not in known and (single or not _NAME.fullmatch(name)):
+        if name not in known and not _NAME.fullmatch(name):
             raise ValueError(f"{name!r} is not the name of a shard's file")

@@ -1,6 +1,6 @@
-"""The workers that encode, the memory that each has, and what their tasks have in common: what ends a document."""
+"""Encoding chunks: by threads of this process, or by workers to chunk files; and the memory that each has."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -8,14 +8,24 @@ from typing import Any, TypeVar
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.corpus.documents import DocumentJudge
-from bpe_pipeline.executors import Node
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.executors import Node, ignore
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
-from bpe_pipeline.run.options import EncodeFilesOptions
+from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions
+from bpe_pipeline.run.plan import Plan
+from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.run.workers import worker_count
-from bpe_pipeline.shards.encode_worker import IdsTask
+from bpe_pipeline.shards.blocks import Made
+from bpe_pipeline.shards.chunk_file import EncodedChunk, StoredIds, part_of
+from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, encode_chunk, make_ids, packed
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES
+from bpe_pipeline.shards.in_turn import Sink, blocks_in_turn
+from bpe_pipeline.shards.manifest import Encoding
+from bpe_pipeline.storage.atomic import make_directory
 from bpe_pipeline.tokenizer.model import Model
 
+ENCODING_STAGE = "encoding"
+NOTHING = EncodedChunk(0, ChunkStatistics(), documents=0)
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
@@ -109,4 +119,77 @@ def task_of(
         behind=[special_tokens[text] for text in behind],
         id_bytes=ID_BYTES[dtype_of(model)],
         **settings,
+    )
+
+
+def ids_by_threads(
+    model: Model,
+    task: Callable[..., IdsTask],
+    plan: Plan,
+    workers: EncodingWorkers,
+    first: int = 0,
+    advance: Callable[[int], object] = ignore,
+) -> Generator[Made, None, None]:
+    """Yield the blocks of each chunk from the first on, and at its end what was read; `advance` receives bytes of text.
+
+    task: returns the task of what a chunk has of its own. Raises as `make_ids` does.
+    """
+    threads = workers.grant.count
+    encoder = model.encoder(cache_bytes=threads * workers.cache_bytes, threads=threads)
+
+    def task_of_chunk(chunk: int) -> IdsTask:
+        return task(name=f"chunk {chunk}", spans=plan.spans(chunk), sizes=plan.sizes(chunk))
+
+    def make(task: IdsTask, sink: Sink) -> ChunkStatistics:
+        return make_ids(task, model, encoder, sink)
+
+    chunks = range(first, len(plan.chunks))
+    return blocks_in_turn(make, task_of_chunk, chunks, threads, threads * workers.waiting_bytes, advance)
+
+
+def corpus_stage(
+    runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions
+) -> Stage[EncodeTask, EncodedChunk]:
+    """Return the stage of workers that encode the chunks of a corpus to chunk files."""
+    workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
+    task = task_of(
+        EncodeTask,
+        model,
+        options,
+        workers,
+        model=runner.executor.broadcast(packed(model)),
+        tokenizer=encoding.options["tokenizer"],
+        cache_bytes=workers.cache_bytes,
+        held_out_from=encoding.plan.held_out_from,
+    )
+    return encoding_stage(encoding, encode_chunk, task, workers.grant)
+
+
+def encoding_stage(
+    encoding: Encoding, encode: Callable[[Any], EncodedChunk], task_of_chunk: Callable[..., Any], workers: Grant
+) -> Stage[Any, EncodedChunk]:
+    """Return the stage that makes the chunk files that are missing, each by a task of what a chunk has of its own.
+
+    The result is `NOTHING` for a chunk that is in buckets already.
+    """
+    encoding.directory.require_lock()
+    make_directory(encoding.directory / "parts")
+    parts = encoding.parts()
+    written = {part.path for part in parts[: encoding.written_chunks()]}
+
+    def stored(tasks: Sequence[Any]) -> list[EncodedChunk | None]:
+        files = [StoredIds(task.output, task.fingerprint) for task in tasks]
+        chunks = [NOTHING if file.path in written else part_of(file) for file in files]
+        encoding.directory.refuse_replaced([task.output for task in tasks], chunks)
+        return chunks
+
+    return Stage(
+        ENCODING_STAGE,
+        "bytes",
+        encode,
+        encoding.plan.tasks(task_of_chunk, parts),
+        weights=[chunk.bytes for chunk in encoding.plan.chunks],
+        stored=stored,
+        kept="encoded",
+        grant=workers,
     )

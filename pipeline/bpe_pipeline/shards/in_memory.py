@@ -15,11 +15,10 @@ from bpe_pipeline.run.options import EncodeFilesOptions
 from bpe_pipeline.run.patterns import on_regex, slowness
 from bpe_pipeline.run.plan import Plan, list_corpus, with_share
 from bpe_pipeline.shards import plan as planning
-from bpe_pipeline.shards.chunk_ids import Made
+from bpe_pipeline.shards.blocks import Made
 from bpe_pipeline.shards.encode_worker import IdsTask
-from bpe_pipeline.shards.encoding_tasks import dtype_of, encoding_workers, task_of
+from bpe_pipeline.shards.encoding_tasks import dtype_of, encoding_workers, ids_by_threads, task_of
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
-from bpe_pipeline.shards.ordered_ids import ids_by_threads
 from bpe_pipeline.tokenizer.model import Model
 
 

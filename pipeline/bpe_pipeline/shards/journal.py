@@ -1,79 +1,66 @@
-"""The journal of shards that are written in the order of the corpus: how far they are, and which of them are finished.
+"""The journal of the one writer: how far it is, in a file of a size that does not depend on the corpus.
 
-A line for each entry, in JSON with its digest; it is written when what it speaks of is on disk, and is on disk itself
-before anything that it speaks of is changed.
+It is replaced when what it speaks of is on disk, and is on disk itself before anything that it speaks of is changed.
 """
 
 import json
-import os
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from bpe_pipeline.base import system
-from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import fingerprint
+from bpe_pipeline.run.stored import plain, stored
+from bpe_pipeline.shards.bucket import Extent
+from bpe_pipeline.shards.split_writer import ClosedShard, OpenShard
+from bpe_pipeline.storage import read_json
+from bpe_pipeline.storage.atomic import write_whole
 
-_REMEDY = "free disk space, and run the same command again"
+DEALING, WRITING = "dealing", "writing"  # documents out to buckets that will be sorted; shards
 
 
+@dataclass(frozen=True)
+class Position:
+    """How far the writer is.
+
+    pass_: `DEALING` or `WRITING`. source: the next chunk or, to write what was dealt out, bucket; ids, ends: of it that
+    are in buckets; documents: that ended before. statistics: of the chunks that were read. dealt: the buckets to sort;
+    shards: the open one of each split; closed: shards that get no more ids, whose files are not cut to size yet.
+    left_out: ids of each split that fill no row, at the end; ended: whether there is no further source.
+    """
+
+    pass_: str
+    source: int = 0
+    ids: int = 0
+    ends: int = 0
+    documents: int = 0
+    statistics: ChunkStatistics = field(default_factory=ChunkStatistics)
+    dealt: Mapping[str, Extent] = field(default_factory=dict)
+    shards: Mapping[str, OpenShard] = field(default_factory=dict)
+    closed: Mapping[str, tuple[ClosedShard, ...]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+
+@dataclass(frozen=True)
 class Journal:
-    """The journal at a path; a context manager. of: what its encoding depends on; entries of another are dropped."""
+    """The journal at a path. of: what its encoding depends on; that of another is none."""
 
-    def __init__(self, path: Path, of: str) -> None:
-        self.path, self._of = path, of
-        self._leaving = ExitStack()
+    path: Path
+    of: str
 
-    def __enter__(self) -> "Journal":
-        with os_error_as(RunDirectoryError, f"{self.path} cannot be written", _REMEDY):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-            self._file = self._leaving.enter_context(os.fdopen(os.open(self.path, flags, 0o666), "r+b"))
-            system.flush(self.path.parent)
-        return self
+    def load(self) -> Position | None:
+        """Return the position, which another process may be replacing; None if there is none, or a damaged one."""
+        with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
+            digest, position = read_json(self.path)
+            if digest == fingerprint(self.of, position):
+                return stored(Position, position)
+        return None
 
-    def __exit__(self, *_: object) -> None:
-        self._leaving.close()
-
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """Yield all entries; the rest of the file, behind the last one that is whole, is cut off."""
-        self._file.seek(0)
-        at = 0
-        for entry, size in _entries(self._file, self._of):
-            at += size
-            yield entry
-        self._file.seek(at)
-        self._file.truncate()
-
-    def clear(self) -> None:
-        """Drop all entries, also on disk: what they speak of is written from scratch."""
-        with os_error_as(RunDirectoryError, f"{self.path} cannot be written", _REMEDY):
-            self._file.truncate(0)
-            self._file.seek(0)
-            os.fsync(self._file.fileno())
-
-    def add(self, entry: dict[str, Any]) -> None:
-        """Add an entry, which is on disk then. Raises `RunDirectoryError`."""
-        with os_error_as(RunDirectoryError, f"{self.path} cannot be written", _REMEDY):
-            self._file.write(json.dumps([fingerprint(self._of, entry), entry]).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-
-def entries_of(path: Path, of: str) -> list[dict[str, Any]]:
-    """Return the entries of a journal that another process may be writing; none if there is no journal."""
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        return [entry for entry, _ in _entries(file, of)]
-    return []
-
-
-def _entries(file: IO[bytes], of: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the entries and the bytes of each, up to the first line that is not whole or is of something else."""
-    for line in file:
-        try:
-            digest, entry = json.loads(line)
-        except (ValueError, TypeError):
-            return
-        if not isinstance(entry, dict) or digest != fingerprint(of, entry):
-            return
-        yield entry, len(line)
+    def save(self, position: Position) -> None:
+        """Replace the journal; it is on disk then. Raises `RunDirectoryError`."""
+        value: Any = plain(position)
+        write_whole(self.path, json.dumps([fingerprint(self.of, value), value]))

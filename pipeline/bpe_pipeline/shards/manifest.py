@@ -1,10 +1,11 @@
 """A directory of shards: its manifest, and the names of its files.
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
-journal            how far the writer of shards in the order of the corpus is; deleted when all shards are written
-.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
-parts/000000.ids   the ids of a chunk, made by a worker; deleted when they are written
-dealt/000000.ids   the documents of a part by bucket, where the order is not the corpus's own; deleted likewise
+parts/000000.ids   the ids of a chunk, made by a worker; they stay until all shards are written
+journal            how far the one writer is; deleted when all shards are written
+.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one;
+                   .facts: what it is
+.bucket-000.ids    the documents of a bucket that will be sorted; .ends: their keys and sizes
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -24,37 +25,37 @@ from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
+from bpe_pipeline.shards.chunk_file import StoredIds, part_name
 from bpe_pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
     SHARD_NAME,
+    SINGLE_STEMS,
     EncodedCorpus,
     check_names,
     load_result,
-    single_stems,
+    single_names,
     write_result,
 )
-from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
-from bpe_pipeline.shards.ids_file import StoredIds, part_name
-from bpe_pipeline.shards.journal import entries_of
-from bpe_pipeline.storage import Location, existing
+from bpe_pipeline.shards.journal import WRITING, Journal
+from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.tokenizer.model import Model
 
 JOURNAL = "journal"
-_BEGUN = re.compile(r"\.(train|validation)-\d{5,}\.(ids|ends|shard|second)")  # files of shards that are not complete
-_WORKING = ".working"
+_BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second|facts)(\..*)?")  # not complete
 ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
-_RESERVED = rf"parts|dealt|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
+_RESERVED = rf"parts|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 
-def kind_of(format_name: str, *, validation: bool) -> Kind:
+def kind_of(format_name: str, *, validation: bool, single: bool = False) -> Kind:
     """Return the kind of a directory of shards of one format, with or without what is held out."""
     format_ = shard_format(format_name)
     directories = directories_of(format_, ["train", *(["validation"] if validation else [])])
     written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
-    tops = {name.split("/")[0] for name in (*written, *directories) if name}
+    tops = {name.split("/")[0] for name in (*written, *directories, *(single_names(format_) if single else ())) if name}
     return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
 
 
@@ -62,26 +63,6 @@ def directories_of(format_: ShardFormat, splits: Sequence[str]) -> list[str]:
     """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
     apart = len(splits) > 1 and format_.split_directories
     return ["" if split == "train" and not apart else split for split in splits]
-
-
-def working_directory(file: Location) -> Location:
-    """Return the hidden directory in which a single file is made, `.train.bin.working` next to it."""
-    return file.with_name(f".{file.name}{_WORKING}")
-
-
-def refuse_working_directory(output: Location) -> None:
-    """Raise `UsageError` for the name of a directory in which a single file is made: it would be removed."""
-    if (single := _single_of(output.name)) is not None:
-        where = output.with_name(single)
-        raise UsageError(
-            f"--output {output} is the directory in which {where} is made: name {where}, or another directory"
-        )
-
-
-def _single_of(name: str) -> str | None:
-    """Return the name of the single file that is made in a directory of this name, if one is."""
-    file_name = name.removeprefix(".").removesuffix(_WORKING)
-    return file_name if name == f".{file_name}{_WORKING}" and single_format(file_name) else None
 
 
 @dataclass(frozen=True)
@@ -97,36 +78,25 @@ class Encoding:
     shards: tuple[str, ...] = ()
 
     @property
-    def single(self) -> str | None:
-        """The name of the single file that is made, if it is one."""
-        return _single_of(self.directory.location.name)
-
-    @property
-    def home(self) -> Directory:
-        """Where the shards are: in the directory, but a single file is next to it."""
-        where = self.directory.location
-        return replace(self.directory, location=where.parent) if self.single else self.directory
-
-    @property
-    def output(self) -> Location:
-        """What the command makes: the directory, or the single file."""
-        return self.home / self.single if self.single else self.directory.location
+    def single(self) -> bool:
+        """Whether each split is one file."""
+        return bool(self.options.get("single"))
 
     @property
     def result(self) -> Location:
         """Where it is said what the shards are."""
-        return self.home / (f"{self.single}.json" if self.single else RESULT)
+        return self.directory / RESULT
 
     def directories(self, splits: Sequence[str]) -> dict[str, str]:
-        """Return the directory of each split in `home`; "" if it is `home` itself."""
+        """Return the directory of each split; "" for that of the encoding."""
         format_ = shard_format(self.options["shard_format"])
         names = [""] * len(splits) if self.single else directories_of(format_, splits)
         return dict(zip(splits, names, strict=True))
 
     def stem(self, split: str, directory: str, index: int, shards: int) -> str:
-        """Return how the name of a shard in `home` starts. shards: how many its split has."""
+        """Return how the name of a shard starts. shards: how many its split has."""
         if self.single:
-            return single_stems(self.single)[split]
+            return SINGLE_STEMS[split]
         stem = shard_format(self.options["shard_format"]).stem.format(index=index, shards=shards)
         return f"{directory}/{stem}" if directory else stem
 
@@ -138,41 +108,34 @@ class Encoding:
         """Return the names of the parts, in the order of the chunks."""
         return [f"parts/{part_name(index)}" for index in range(len(self.plan.chunks))]
 
-    def owned_dealt(self) -> list[str]:
-        """Return the names of the dealt files, in the order of the parts."""
-        parts = range(len(self.plan.chunks) if is_dealt(self.options) else 0)
-        return [f"dealt/{part_name(index)}" for index in parts]
-
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
-        self.directory.remove([*self.owned_parts(), *self.owned_dealt(), JOURNAL])
-        self.directory.remove(filter(_BEGUN.fullmatch, self.directory.names_in(self.directory.location)))
+        self.directory.remove([*self.owned_parts(), JOURNAL])
+        if isinstance(where := self.directory.location, Path):
+            self.remove_begun(where)
 
-    @property
-    def in_order(self) -> bool:
-        """Whether one writer writes the shards, in the order of the corpus, to a local directory."""
-        return isinstance(self.home.location, Path) and not self.options.get("shuffle")
-
-    @property
-    def journal(self) -> Path:
-        """Where the writer's journal is, if the shards are written in order."""
-        path = self.directory / JOURNAL
-        assert isinstance(path, Path)
-        return path
+    def remove_begun(self, where: Path) -> None:
+        """Delete the journal and all buckets in a local directory, after which encoding starts from the first chunk."""
+        for name in names_in(where):
+            if name == JOURNAL or _BEGUN.fullmatch(name):
+                (where / name).unlink()
 
     def journal_of(self) -> str:
         """Return what the journal depends on: it counts chunks."""
         return fingerprint(self.fingerprint(), plain(self.plan.chunks))
 
     def encoded_chunks(self) -> int:
-        """Return how many chunks are encoded: those that are in shards, and those with a part."""
+        """Return how many chunks are encoded: those that are in buckets, and those with a file."""
         written = self.written_chunks()
         return written + sum(existing([path for path, _ in self.parts()[written:]]))
 
     def written_chunks(self) -> int:
         """Return how many chunks the journal of the one writer has; 0 if there is none."""
-        entries = entries_of(self.journal, self.journal_of()) if self.in_order else ()
-        return int(entries[-1]["position"].get("chunk", 0)) if entries else 0
+        where = self.directory.location
+        position = Journal(where / JOURNAL, self.journal_of()).load() if isinstance(where, Path) else None
+        if position is None:
+            return 0
+        return len(self.plan.chunks) if position.dealt and position.pass_ == WRITING else position.source
 
     def parts(self) -> list[StoredIds]:
         """Return the path of each part, and the fingerprint of what it depends on."""
@@ -181,11 +144,6 @@ class Encoding:
             StoredIds(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
-
-
-def is_dealt(options: dict[str, Any]) -> bool:
-    """Return whether the order of these options is not the corpus's own; rows of chat data are ordered otherwise."""
-    return "shuffle" in options and any(map(options.get, ("shuffle", "val_fraction")))
 
 
 def holds_out(options: dict[str, Any]) -> bool:
@@ -231,7 +189,7 @@ def load(directory: Directory) -> Encoding | None:
     with directory.damage():
         options = with_defaults(stored(dict[str, Any], document["options"]))
         names = stored(tuple[str, ...], document["shards"])
-        check_names(names, shard_format(options["shard_format"]), _single_of(directory.location.name))
+        check_names(names, shard_format(options["shard_format"]))
         return Encoding(directory, options, stored_plan(document), names)
 
 
@@ -240,24 +198,17 @@ def remove_all(encoding: Encoding) -> None:
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists more where it was written last
         result = load_result(encoding.result)
-        if result is not None and (encoding.single or result.encoding == encoding.fingerprint()):
+        if result is not None and result.encoding == encoding.fingerprint():
             names += result.file_names()
-    encoding.home.remove([encoding.result.name, *names])
+    encoding.directory.remove([RESULT, *names])
     encoding.remove_working()
     encoding.directory.remove([LOG])
 
 
-def remove_working_directory(encoding: Encoding) -> None:
-    """Delete what is left in the directory of a finished single file; the lock removes the directory."""
-    encoding.directory.remove([LOG])
-    encoding.directory.remove([SHARDS.manifest])  # last: without it, the others are somebody else's
-
-
 def remove_partial(encoding: Encoding) -> None:
     """Delete the temporary files of killed writers."""
-    working = [*encoding.owned_parts(), *encoding.owned_dealt()]
-    encoding.directory.remove_partial([SHARDS.manifest, *working])
-    encoding.home.remove_partial([encoding.result.name, *encoding.shards])
+    working = [SHARDS.manifest, JOURNAL, *encoding.owned_parts()]
+    encoding.directory.remove_partial([*working, RESULT, *encoding.shards])
 
 
 def save_result(corpus: EncodedCorpus, encoding: Encoding) -> None:

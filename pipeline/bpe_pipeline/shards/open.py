@@ -185,13 +185,13 @@ def open_shards(
 ) -> Shards:
     """Open shards that `encode --output` wrote in the formats npy, bin and megatron, for training.
 
-    >>> encoded = bpe_pipeline.encode("corpus", tokenizer, "train.bin", workers=1)
-    >>> shards = bpe_pipeline.open_shards("train.bin")
+    >>> encoded = bpe_pipeline.encode("corpus", tokenizer, "data", single=True, workers=1)
+    >>> shards = bpe_pipeline.open_shards("data/train.npy")
     >>> len(shards), shards[1:4].tolist(), [len(window) for window in shards.windows(3, count=2)]
     (5, [258, 259, 257], [3, 3])
 
     Args:
-        path: a directory of shards, its `validation/`, one shard, or a single file such as `train.bin`; or several.
+        path: a directory of shards, its `validation/`, or one shard such as `data/train.bin`; or several.
         weights: of several: how often windows are taken of each; default: by the number of their ids.
 
     Returns:

@@ -24,12 +24,10 @@ from bpe_pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from bpe_pipeline.run.keywords import AnyPath
 from bpe_pipeline.run.options import (
     READING_OPTIONS,
-    RECORDS,
     CorpusOptions,
     EncodeFilesOptions,
     EncodeOptions,
     ShardsOptions,
-    with_defaults,
 )
 from bpe_pipeline.run.parts import processes
 from bpe_pipeline.run.patterns import on_regex
@@ -37,9 +35,9 @@ from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_cor
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
-from bpe_pipeline.shards.encoded_corpus import load_result, single_names
 from bpe_pipeline.shards.encoding_tasks import dtype_of, separating_tokens, separator_of
-from bpe_pipeline.shards.formats import shard_format, single_format
+from bpe_pipeline.shards.formats import shard_format, single_formats
+from bpe_pipeline.shards.last_share import holding_out_last
 from bpe_pipeline.shards.manifest import Encoding
 from bpe_pipeline.storage import named
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
@@ -134,23 +132,22 @@ def with_bos(model: Model, options: EncodeOptions) -> Model:
     return model.adding_bos(options.add_bos)
 
 
-def as_directory(options: EncodeOptions) -> EncodeOptions:
-    """Return the options with the directory in which a single file such as `train.bin` is made, and its format."""
+def require_fitting_format(options: EncodeOptions) -> None:
+    """Raise `UsageError` for options that the format of the shards cannot keep, or for the name of a file."""
     if options.sequence_length is None and (options.pack != "concat" or options.position_ids):
         raise UsageError("--pack and --position-ids are for rows: give --sequence-length")
-    output, requested, name = options.output, options.shard_format, None
-    if output is not None:
-        shards.refuse_working_directory(output)
-        name = None if output.is_dir() else single_format(output.name)
-    if name is not None and requested not in (name, RECORDS["shard_format"].default):
-        raise UsageError(f"--output {output} is a file of the format {name}, not {requested}: leave out --shard-format")
-    if options.position_ids and not shard_format(name or requested).columns:
-        raise UsageError(f"--position-ids: {name or requested} has no place for them: choose arrow, parquet or mds")
-    if output is None or name is None:
-        return options
-    if options.part is not None:
-        raise UsageError(f"--part: {output} is one file, which one process writes; give a directory of shards")
-    return replace(options, output=shards.working_directory(output), shard_format=name)
+    output, name = options.output, options.shard_format
+    stem, _, single = ("" if output is None else output.name).rpartition(".")
+    if output is not None and stem and single in single_formats() and not output.is_dir():
+        raise UsageError(
+            f"--output {output} names a file: give its directory with --single --shard-format {single}, which writes "
+            f"train.{single} there, and val.{single} with --val-fraction"
+        )
+    if options.position_ids and not shard_format(name).columns:
+        raise UsageError(f"--position-ids: {name} has no place for them: choose arrow, parquet or mds")
+    if options.single and not shard_format(name).alone:
+        alone = ", ".join(single_formats())
+        raise UsageError(f"--single: a shard of {name} is not one file: choose --shard-format {alone}")
 
 
 def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
@@ -179,11 +176,11 @@ def open_encoding(
     directory.refuse_corpus_inside(file.path for file in listing.files)
     requested = with_share(requested, listing.files)
     if stored is not None:
-        manifest.refuse_other_options(stored.output, "encoding", stored.options, requested)
+        manifest.refuse_other_options(directory.location, "encoding", stored.options, requested)
         added = stored.plan.added_files(directory, listing, runner.listener)
         if added:
             raise RunDirectoryError(
-                f"{stored.output} holds the shards of another corpus, without {added[0].path}; choose another "
+                f"{directory} holds the shards of another corpus, without {added[0].path}; choose another "
                 "--output, or start again with --overwrite"
             )
         return replace(stored, plan=stored.plan.reopened(listing))
@@ -192,35 +189,13 @@ def open_encoding(
         directory.refuse_foreign_files()
     plan = cut(listing)
     encoding = Encoding(directory, requested, plan)
-    refuse_other_file(encoding, overwrite=options.overwrite)
     if options.overwrite:
-        old = encoding if encoding.single else None  # a finished one has no directory
         with suppress(RunDirectoryError):  # damaged: its list of files cannot be trusted
-            old = shards.load(directory) or old
-        if old is not None:
-            shards.remove_all(old)
+            if (old := shards.load(directory)) is not None:
+                shards.remove_all(old)
     if shards.save(encoding, absent=bool(runner.part)):
         return encoding
     return open_encoding(runner, directory, options, requested, cut)  # another part's plan was first
-
-
-def refuse_other_file(encoding: Encoding, *, overwrite: bool) -> None:
-    """Raise `RunDirectoryError` if a single file would replace one that is of something else."""
-    if encoding.single is None or overwrite:
-        return
-    existing = load_result(encoding.result)
-    if existing is not None and existing.encoding == encoding.fingerprint():
-        return
-    for name in single_names(encoding.single):
-        if (encoding.home / name).exists():
-            if existing is not None:
-                manifest.refuse_other_options(
-                    encoding.home / name, "encoding", with_defaults(existing.options or {}), encoding.options
-                )
-            what = "something else" if existing is None else "another corpus"
-            raise RunDirectoryError(
-                f"{encoding.home / name} exists and is of {what}; name another file, or replace it with --overwrite"
-            )
 
 
 def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: Sequence[Node], most: int) -> int:
@@ -252,7 +227,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
-    if judge.selects or ((model.front or model.behind) and (judge.drops_documents or ends_alike[1:])):
+    if judge.needs_whole_documents or ((model.front or model.behind) and ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped. And a
         # separator is left out with the document before it.
         cuts = separator.encode() in cutting.special_tokens
@@ -261,4 +236,6 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
             special_tokens=cutting.special_tokens if cuts else (),
             separator=separator.encode() if cuts else b"",
         )
-    return Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    plan = Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    share = getattr(options, "val_fraction", None)
+    return holding_out_last(plan, cutting, separator.encode(), share) if share else plan

@@ -8,12 +8,22 @@ from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bpe_pipeline.shards.begun_shard import BegunFiles, BegunShard, ClosedShard, Extent
-from bpe_pipeline.shards.ids_file import LongestDocument
+from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
 from bpe_pipeline.shards.packing import DocumentRows, PackedRows
 
 NO_ENDS = memoryview(array("Q"))
-_MOST_OPEN = 64  # shards that are closed, but not yet on disk
+MOST_OPEN = 64  # shards that are closed, but not yet on disk
+
+
+@dataclass(frozen=True)
+class ClosedShard:
+    """A shard that gets no more ids: its ids, and the documents that end in it. crc32: of its file, if it is known."""
+
+    index: int
+    ids: int
+    documents: int
+    crc32: int | None = None
 
 
 @dataclass(frozen=True)
@@ -21,7 +31,8 @@ class OpenShard:
     """The state of the shard that is written. extent: of its files.
 
     last_end, ended: the last end of a document that is not behind the most ids of a shard, and how many ends are not;
-    next_end: the first one behind. longest, last: as `LongestDocument` has them.
+    next_end: the first one behind. row_start: where the document starts that has not ended; documents: that ended in
+    earlier shards.
     """
 
     index: int = 0
@@ -29,45 +40,43 @@ class OpenShard:
     last_end: int = 0
     ended: int = 0
     next_end: int | None = None
-    longest: int = 0
-    last: int = 0
+    row_start: int = 0
+    documents: int = 0
 
 
 class SplitWriter:
-    """Writes the shards of one split. files: the begun files of a shard by its index; most: ids of a shard."""
+    """Writes the shards of one split. files: of a shard by its index; most: ids of a shard; most_row: of a row."""
 
-    def __init__(self, files: Callable[[int], BegunFiles], rows: DocumentRows | PackedRows, most: int) -> None:
-        self._files, self._rows, self._most = files, rows, rows.shard_tokens(most)
-        self._index = 0
+    def __init__(
+        self,
+        files: Callable[[int], BucketFiles],
+        rows: DocumentRows | PackedRows,
+        most: int,
+        most_row: int | None = None,
+    ) -> None:
+        self._files, self._rows, self._most, self._most_row = files, rows, rows.shard_tokens(most), most_row
+        self.index = self._documents = 0
         self._begin_shard()
-        self._unsynced: list[BegunShard] = []  # closed ones
+        self._unsynced: list[OpenBucket] = []  # of closed shards
         self._closed: list[ClosedShard] = []
 
     def _begin_shard(self) -> None:
         """Forget what is known of the shard before."""
-        self._shard: BegunShard | None = None
-        self._last_end = self._ended = 0
+        self._shard: OpenBucket | None = None
+        self._last_end = self._ended = self._row_start = 0
         self._next_end: int | None = None
-        self._documents = LongestDocument()
 
     @property
     def state(self) -> OpenShard:
         """What `resume` needs."""
         extent = self._shard.extent if self._shard else Extent()
-        documents = self._documents
-        return OpenShard(
-            self._index, extent, self._last_end, self._ended, self._next_end, documents.longest, documents.last
-        )
+        border = self._last_end, self._ended, self._next_end
+        return OpenShard(self.index, extent, *border, self._row_start, self._documents)
 
     def resume(self, state: OpenShard) -> bool:
-        """Go on with this shard; returns whether its files are as they were written."""
-        self._index, self._last_end, self._ended, self._next_end = (
-            state.index,
-            state.last_end,
-            state.ended,
-            state.next_end,
-        )
-        self._documents = LongestDocument(state.longest, state.last)
+        """Resume with this shard; returns whether its files are as they were written."""
+        self.index, self._row_start, self._documents = state.index, state.row_start, state.documents
+        self._last_end, self._ended, self._next_end = state.last_end, state.ended, state.next_end
         return state.extent == Extent() or self._opened().resume(state.extent)
 
     def add(self, ids: memoryview, ends: memoryview, first: int) -> None:
@@ -89,7 +98,7 @@ class SplitWriter:
             upto = bisect_right(ends, border - shift, done)
             self._append(ids[at - first : border - shift - first], ends[done:upto], shift)
             at, done = border - shift, upto
-            self._close(border, shard.extent.ends)
+            self._close(border, shard.extent.numbers)
 
     def _border(self, ends: memoryview, done: int, shift: int, after: int) -> int | None:
         """Return where the shard ends; None if that is not before `after`: more documents may end there."""
@@ -106,23 +115,36 @@ class SplitWriter:
             border = self._last_end or (self._next_end if cut is None else self._most // cut * cut)
         return border if border is not None and border < after else None
 
-    def _opened(self) -> BegunShard:
+    def _opened(self) -> OpenBucket:
         if self._shard is None:
-            self._shard = BegunShard(self._files(self._index))
+            self._shard = OpenBucket(self._files(self.index))
         return self._shard
 
     def _append(self, ids: memoryview, ends: memoryview, shift: int) -> None:
-        self._documents.add(ends, shift)
-        self._opened().append(ids, ends, shift)
+        shard = self._opened()
+        numbers = memoryview(array("Q", (end + shift for end in ends))) if shift and shard.files.with_numbers else ends
+        shard.append(ids, numbers)
+        self._require_short_row((ends[0] + shift if ends else shard.extent.ids) - self._row_start)
+        if ends:
+            self._row_start = ends[-1] + shift
+
+    def _require_short_row(self, tokens: int) -> None:
+        if self._most_row is not None and tokens > self._most_row:
+            number = self._documents + self._opened().extent.numbers
+            raise InputError(
+                f"document {number:,} of the shards has more than {self._most_row:,} ids, the most of a row: give "
+                f"--sequence-length, --shard-size {self._most_row}, or --shard-format npy"
+            )
 
     def _close(self, ids: int, documents: int) -> None:
         shard = self._opened()
-        longest = max(self._documents.longest, ids - self._documents.last)
-        self._closed.append(ClosedShard(self._index, ids, documents, shard.extent, longest))
+        crc32 = shard.extent.ids_crc32 if shard.extent.ids == ids else None
+        self._closed.append(ClosedShard(self.index, ids, documents, crc32))
         self._unsynced.append(shard)
-        self._index += 1
+        self.index += 1
+        self._documents += documents
         self._begin_shard()
-        if len(self._unsynced) > _MOST_OPEN:
+        if len(self._unsynced) > MOST_OPEN:
             self._sync_closed()
 
     def _sync_closed(self) -> None:
@@ -149,15 +171,15 @@ class SplitWriter:
 
     def end(self) -> int:
         """Close the last shard, the first even if it is empty; returns how many of its ids fill no row."""
-        if self._shard is None and self._index:
+        if self._shard is None and self.index:
             return 0
         shard = self._opened()
         left_out = self._rows.left_out(shard.extent.ids)
-        ids, documents = shard.extent.ids - left_out, shard.extent.ends
+        ids, documents = shard.extent.ids - left_out, shard.extent.numbers
         shard.flush()
         if left_out:
             documents = sum(len(ends) for _, ends in shard.files.blocks(0, ids, documents))
-        if ids or documents or not self._index:
+        if ids or documents or not self.index:
             self._close(ids, documents)
         else:
             shard.close()

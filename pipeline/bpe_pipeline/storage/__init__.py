@@ -114,12 +114,14 @@ def absolute(path: Location) -> str:
 
 
 def path_text(value: object) -> str:
-    """Return a path as text; raises `ValueError` if it is empty, has a NUL character or is not valid Unicode."""
+    """Return a path as text; `ValueError` if it is empty, has a NUL character or is no name that can be used here."""
     name = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(name, str) or not name or "\0" in name:
         raise ValueError("a path: a text that is not empty and has no NUL character")
     try:
         name.encode()
+        if not is_uri(name):
+            os.fsencode(name)
     except UnicodeEncodeError:
         if (reason := system.undecodable(name)).startswith("has"):
             raise ValueError(f"a path that can be read here; this one {reason}") from None

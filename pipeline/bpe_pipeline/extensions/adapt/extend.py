@@ -36,7 +36,7 @@ from bpe_pipeline.run.manifest import IMPORTED, Run
 from bpe_pipeline.run.runner import Advance, Runner, watched
 from bpe_pipeline.run.source import Source
 from bpe_pipeline.storage import Location, location
-from bpe_pipeline.tokenizer.added import news_of, with_added
+from bpe_pipeline.tokenizer.added import news_of, reserved_in, with_added
 from bpe_pipeline.tokenizer.export import limits_of
 from bpe_pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from bpe_pipeline.tokenizer.formats.changed import require_listed, write_changed
@@ -197,7 +197,7 @@ def change_of(options: ExtendOptions) -> Change:
     }
     require_extendable(model)
     require_listed(options.base, model)
-    marked, _ = _prepared(model, asked)
+    marked, _ = _prepared(model, options.base, asked)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
     start_of(model, asked["add"] + marks, asked["first_id"])
     vocabulary_texts(marked.vocabulary, "tokenizer.json")
@@ -211,10 +211,10 @@ def _rules(options: ExtendOptions, source: Source | None) -> dict[str, Any]:
     return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 
 
-def _prepared(model: Model, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
+def _prepared(model: Model, base: Location, asked: Mapping[str, Any]) -> tuple[Model, dict[str, Any]]:
     """Return the model before it learns, with more special tokens, and what is then asked."""
-    first = asked["first_id"]
-    marked = with_added(model, asked["special_tokens"], reserved=True, first_id=first)
+    first, texts = asked["first_id"], asked["special_tokens"]
+    marked = with_added(model, texts, reserved=reserved_in(model, base) if texts else (), first_id=first)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
     return marked, {**asked, "first_id": None if first is None else first + marks}
 
@@ -232,7 +232,7 @@ def make_extended(runner: Runner, change: Change, directory: Location) -> tuple[
 
 def _learned(runner: Runner, change: Change) -> tuple[Learned, Model]:
     """Learn as many tokens as are asked for; returns what the base is before, too."""
-    model, asked = _prepared(change.model, change.asked)
+    model, asked = _prepared(change.model, change.base, change.asked)
     counted = require_counted(change.counts, runner.executor)
     task = replace(change.task(runner, counted), model=model, asked=asked)
     with _encoding_then_merging(runner, counted.facts.different_pre_tokens, asked["add"]) as advance:

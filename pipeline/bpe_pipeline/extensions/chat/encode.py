@@ -13,7 +13,14 @@ from typing import Any, Literal
 
 from bpe_pipeline.base.errors import InputError, unfit
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.commands.encode import finished_corpus, saved_result, summary_of, summary_of_part, total_of
+from bpe_pipeline.commands.encode import (
+    finished_corpus,
+    saved_result,
+    summary_of,
+    summary_of_part,
+    total_of,
+    warn_of_others,
+)
 from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Executor
@@ -124,7 +131,6 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
     assert options.output is not None, "the data sets are not read without it"
-    manifest.refuse_working_directory(options.output)
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
@@ -135,6 +141,7 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
                 return summary_of_part(runner, encoding, model, options, encode)
             corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, chat)
             directory.remove(encoding.owned_parts())
+            warn_of_others(runner, encoding, corpus)
             return summary_of(runner, directory.location, corpus)
 
 

@@ -28,10 +28,8 @@ from bpe_pipeline.extensions.chat.lengths import Conversations
 from bpe_pipeline.extensions.chat.plan import Chat
 from bpe_pipeline.extensions.chat.rows import read_rows
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.shards.deal_worker import Documents
+from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter, StoredIds, open_part
 from bpe_pipeline.shards.encode_worker import loaded
-from bpe_pipeline.shards.ids_file import EncodedChunk, IdsWriter
-from bpe_pipeline.shards.ids_in_order import documents_in
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import whole_file
 
@@ -70,7 +68,7 @@ def encode_rows(task: RowsTask) -> EncodedChunk:
         writer = IdsWriter(file, ID_BYTES)
         _write_rows(_rows(task, tally, lengths), writer)
         about = plain(Conversations.counted(task.chat.options.sequence_length or 0, lengths))
-        part = writer.finish_part(task.fingerprint, ChunkStatistics(losses=tally.kinds), about=about)
+        part = writer.finish(task.fingerprint, ChunkStatistics(losses=tally.kinds), about=about)
     _log.info("%s: %d rows, %d ids in %.2f s", task, part.documents, part.ids, time.monotonic() - started)
     return part
 
@@ -125,10 +123,12 @@ def _rounded(tokens: int, cut_off: int) -> int:
     return rounded if tokens > cut_off else min(rounded, cut_off)
 
 
-def hash_rows(part: Documents) -> "array[int]":
+def hash_rows(part: StoredIds) -> "array[int]":
     """Return a hash of the values of each row of a part. Raises `RunDirectoryError` for a damaged part."""
     hashes, at = array("Q"), 0
-    for values, ends in documents_in(part.slices()[0], report_progress):
-        hashes += array("Q", _core.hash_documents(values, array("Q", ends), part.id_bytes, at, 0)[0])
-        at += len(values)
+    with open_part(part) as reader:
+        for values, ends in reader.blocks():
+            hashes += array("Q", _core.hash_documents(values, ends, ID_BYTES, at, 0)[0])
+            at += len(values)
+            report_progress(len(values))
     return hashes

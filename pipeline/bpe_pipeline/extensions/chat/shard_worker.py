@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 
 from bpe_pipeline.executors.worker import report_progress
 from bpe_pipeline.extensions.chat.encoder import ID_BYTES
+from bpe_pipeline.shards.chunk_file import PartReader, StoredIds, open_part
+from bpe_pipeline.shards.finish import ShardFile
 from bpe_pipeline.shards.formats.shard_format import IDS, Rows, ShardFacts
-from bpe_pipeline.shards.ids_file import StoredIds
-from bpe_pipeline.shards.ids_in_order import PartReader, open_part
-from bpe_pipeline.shards.write_worker import ShardFile
 
 LABELS, MASK, POSITIONS, NEAT = "labels", "attention_mask", "position_ids", "neat"
 MAKING_BYTES = 4 * ID_BYTES  # of each token of a row: its value, id and label, and what they are made with
@@ -89,7 +88,7 @@ class _StoredRows:
 
     def __getitem__(self, row: int) -> bytes:
         part = bisect_right(self._firsts, row) - 1
-        numbers, row = self._reader(part).row_numbers, row - self._firsts[part]
+        numbers, row = self._reader(part).block_documents, row - self._firsts[part]
         block = bisect_right(numbers, row) - 1
         (values, ends), at = self._block(part, block), row - numbers[block]
         start, stop = ends[at - 1] if at else 0, ends[at]

@@ -16,17 +16,15 @@ from bpe_pipeline.extensions.chat.plan import Chat
 from bpe_pipeline.extensions.chat.rows_worker import MOST_CACHE_BYTES, RowsTask, budget_of, encode_rows, hash_rows
 from bpe_pipeline.extensions.chat.shard_worker import MAKING_BYTES, ShardOfRows, write_shard
 from bpe_pipeline.run.runner import Runner, Stage
-from bpe_pipeline.shards.deal_worker import Documents
-from bpe_pipeline.shards.encode import Writing, encoding_stage, write_missing
+from bpe_pipeline.shards.chunk_file import EncodedChunk, open_part
+from bpe_pipeline.shards.encode import Writing, warn_of_empty, write_missing, writers
 from bpe_pipeline.shards.encode_worker import packed
 from bpe_pipeline.shards.encoded_corpus import FileFacts
-from bpe_pipeline.shards.encoding_tasks import encoding_workers
+from bpe_pipeline.shards.encoding_tasks import encoding_stage, encoding_workers
 from bpe_pipeline.shards.formats.shard_format import ShardFacts
-from bpe_pipeline.shards.ids_file import EncodedChunk
-from bpe_pipeline.shards.ids_in_order import open_part
 from bpe_pipeline.shards.manifest import Encoding, holds_out
-from bpe_pipeline.shards.order import hash_held_out, warn_of_empty, writers
 from bpe_pipeline.shards.packing import LongRow
+from bpe_pipeline.shards.route import hash_held_out
 from bpe_pipeline.tokenizer.model import Model
 
 _HOLDING_OUT_STAGE = "choosing validation"
@@ -90,9 +88,8 @@ def _held_out(
 ) -> "dict[str, array[int]]":
     """Return the rows for training, and for validation those with small hashes."""
     sizes = [sum(lengths[first:after]) for first, after in pairwise(firsts)]
-    stored = zip(encoding.parts(), sizes, strict=True)
-    parts = [Documents(((part, size),), inside=False, id_bytes=ID_BYTES) for part, size in stored]
-    grant = writers(runner, len(parts), dealt=False)
+    parts = encoding.parts()
+    grant = writers(runner, len(parts))
     hashed = runner.run(Stage(_HOLDING_OUT_STAGE, "tokens", hash_rows, parts, sizes, grant=grant))
     below, hashes = hash_held_out(vars(chat.options)), array("Q", chain(*hashed))
     rows = array("Q", (row for row, length in enumerate(lengths) if length))

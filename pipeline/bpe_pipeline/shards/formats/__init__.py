@@ -2,7 +2,7 @@
 
 A format is a `ShardFormat` that an entry point of the group `bpe_pipeline.shard_formats` names, in this package's
 `pyproject.toml` as in another's. The name of the entry point is the name of the format and, where a shard is complete
-alone, the extension of a single file.
+alone, its extension.
 """
 
 from functools import cache
@@ -23,7 +23,6 @@ def shard_format(name: str) -> ShardFormat:
     return format_
 
 
-def single_format(file_name: str) -> str | None:
-    """Return the format of a single file by its extension, such as `train.bin`; None if that names none."""
-    name = next((name for name in shard_formats() if file_name[1:].endswith(f".{name}")), None)
-    return name if name and shard_format(name).alone else None
+def single_formats() -> list[str]:
+    """Return the formats whose shards are complete alone, so that one can be a single file."""
+    return [name for name in shard_formats() if shard_format(name).alone]

@@ -69,12 +69,14 @@ class StreamingShards(ShardFormat):
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
         """Yield the blocks of a shard, each of one row or a part of one."""
-        names, id_bytes, first, ended = sorted(layout.columns), layout.id_bytes, 0, layout.ended(facts)
-        column = names.index("input_ids")
+        [name, *_], id_bytes, first, ended = layout.columns, layout.id_bytes, 0, layout.ended(facts)
         try:
             with open_file(where) as file:
                 (samples,) = struct.unpack("<I", file.read_at(0, 4))
                 offsets = array("I", file.read_at(4, 4 * (samples + 1)))
+                start = 4 + 4 * len(offsets)
+                names = json.loads(file.read_at(start, offsets[0] - start))["column_names"]  # more than are read
+                column = names.index(name)
                 for number in range(samples):
                     data = file.read_at(offsets[number], offsets[number + 1] - offsets[number])
                     lengths = struct.unpack_from(f"<{len(names)}I", data)
@@ -84,7 +86,7 @@ class StreamingShards(ShardFormat):
                     for start in range(0, max(len(ids), 1), BLOCK_IDS):
                         ends = number < ended and start + BLOCK_IDS >= len(ids)
                         yield ids[start : start + BLOCK_IDS], array("Q", [first] if ends else [])
-        except (struct.error, IndexError, TypeError):
+        except (struct.error, IndexError, KeyError, TypeError, ValueError):
             raise ValueError("its samples are not as they were written") from None
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:

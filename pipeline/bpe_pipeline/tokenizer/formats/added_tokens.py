@@ -248,11 +248,8 @@ def read_added_tokens(
                 f"names {text!r}, which a whole pre-token could be too: with ignore_merges that is not reproduced"
             )
         ids[text] = entry.member("id").read(int)
-    takes_space = any(rule.rstrip for rule in rules.values())
     normalized: dict[str, str] = {}
     for entry, (text, rule) in zip(entries, rules.items(), strict=True):
-        if takes_space and text[:1].isspace():
-            entry.refuse("begins with white space, which rstrip of another token would take as well")
         if normalizes and rule.normalized and normalized.setdefault(nfc(text), text) != text:
             entry.refuse(f"is the same as {normalized[nfc(text)]!r} in NFC")
     if len(set(ids.values())) < len(ids):

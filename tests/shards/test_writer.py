@@ -1,9 +1,8 @@
-"""Shards in the order of the corpus: the same bytes wherever the writer stops, and whatever the threads do."""
+"""The one writer: the same bytes wherever it stops, and whatever the threads do."""
 
 import contextlib
 import json
 import random
-import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
@@ -20,10 +19,10 @@ from hypothesis import strategies as st
 import bpe_pipeline
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import RunDirectoryError
-from bpe_pipeline.shards import ordered_writer
-from bpe_pipeline.shards.begun_shard import BegunShard
-from bpe_pipeline.shards.journal import Journal
-from bpe_pipeline.shards.ordered_shards import OrderedShards
+from bpe_pipeline.shards import writer
+from bpe_pipeline.shards.bucket import OpenBucket
+from bpe_pipeline.shards.finish import ShardPlace
+from bpe_pipeline.shards.journal import Journal, Position
 
 
 def text_of(path: Path, documents: int, words: int = 150) -> Path:
@@ -34,8 +33,11 @@ def text_of(path: Path, documents: int, words: int = 150) -> Path:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal gets an entry for each block, and blocks are small."""
-    monkeypatch.setattr(ordered_writer, "_PAUSE_S", -1.0)
+    """The journal is saved for each block, and blocks are small; so are buckets, and the memory to sort them."""
+    monkeypatch.setattr(writer, "_PAUSE_S", -1.0)
+    monkeypatch.setattr(writer, "_SAVING_SHARE", 0)
+    monkeypatch.setattr("bpe_pipeline.shards.sort._BUCKET_BYTES", 1000)
+    monkeypatch.setattr("bpe_pipeline.shards.sort._ENTRY_BYTES", 1 << 27)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_IDS", 100)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_BYTES", 300)
 
@@ -50,37 +52,38 @@ OPTIONS = st.fixed_dictionaries(
     optional={
         "documents": st.sampled_from(["offsets", "separator"]),
         "val_fraction": st.floats(0.1, 0.9),
-        "memory_limit": st.just("30GiB"),  # shards are finished when all ids are written
+        "shuffle": st.booleans(),
     },
 )
 
 
 class Stopped(BaseException):
-    """A stop at an entry of the journal: before it is written, or after."""
+    """A stop where the journal is saved, before it or after, or where a shard is finished."""
 
 
-def stopping(at: int, *, after: bool) -> Any:
-    """Return what adds entries to a journal until the one with this number."""
-    number, add = count(), Journal.add
+def stopping(at: int, step: Any, *, after: bool) -> Any:
+    """Return what does a step until the one with this number."""
+    number = count()
 
-    def stop(journal: Journal, entry: dict[str, Any]) -> None:
+    def stop(*own: Any) -> Any:
         last = next(number) == at
-        if not last or after:
-            add(journal, entry)
+        done = None if last and not after else step(*own)
         if last:
             raise Stopped
+        return done
 
     return stop
 
 
 def spoil(home: Path, seed: int) -> None:
-    """Append to the files of shards that are not closed, as the journal says: they may have anything there."""
-    entries = [json.loads(line)[1] for line in (home / "journal").read_bytes().splitlines()]
-    shards = entries[-1]["position"].get("shards", {}) if entries else {}
-    for split in ("train", "validation"):
-        first = shards.get(split, {}).get("index", 0)
-        for path in home.rglob(f".{split}-*.*"):
-            if path.suffix in (".ids", ".ends") and int(path.stem.rpartition("-")[2]) >= first:
+    """Append to the files of open buckets: they may have anything behind what the journal says."""
+    position = json.loads((home / "journal").read_bytes())[1] if (home / "journal").exists() else {}
+    shards = position.get("shards", {})
+    for path in home.rglob(".*-*.*"):
+        if path.suffix in (".ids", ".ends"):
+            split, _, index = path.stem[1:].rpartition("-")
+            first = shards.get(split, {}).get("index", 0) if split != "bucket" else 0
+            if int(index) >= first and (split != "bucket" or position.get("pass_") != "writing"):
                 with path.open("ab") as file:
                     file.write(random.Random(seed).randbytes(37))
 
@@ -89,19 +92,23 @@ def spoil(home: Path, seed: int) -> None:
 @pytest.mark.filterwarnings("ignore:--val-:UserWarning")
 @settings(max_examples=300 if FULL else 8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(options=OPTIONS, rows=ROWS | st.just({}), chunk_size=st.integers(150, 3000), data=st.data())
-def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
+def test_a_writer_that_was_stopped_resumes_with_the_same_bytes(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path_factory, options, rows, chunk_size: int, data: st.DataObject
 ) -> None:
-    """It stops at up to three entries of its journal, with other numbers of threads; what it wrote later is spoilt."""
+    """It stops at up to three states of its journal, with other numbers of threads; what it wrote later is spoilt."""
     home = tmp_path_factory.mktemp("home")
     small = options["shard_size"] < 100
     text = text_of(home / "a.txt", 7, words=8 if small else 150)
     options = {**options, **rows, "chunk_size": chunk_size // (10 if small else 1)}
     encode = partial(bpe_pipeline.encode, text, tokenizer, **options)
     whole, output = encode(home / "whole", workers=1), home / "stopped"
-    for at in data.draw(st.lists(st.integers(0, 12), min_size=1, max_size=3), "entries"):
+    for at in data.draw(st.lists(st.integers(0, 25), min_size=1, max_size=3), "states"):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Journal, "add", stopping(at, after=data.draw(st.booleans(), "after")))
+            kind, name = data.draw(
+                st.sampled_from([(Journal, "save"), (Journal, "save"), (ShardPlace, "seal")]), "step"
+            )
+            step = stopping(at, getattr(kind, name), after=data.draw(st.booleans(), "after"))
+            patched.setattr(kind, name, lambda *own: step(*own))  # noqa: B023 - of this round
             with contextlib.suppress(Stopped):
                 encode(output, workers=data.draw(st.integers(1, 3), "workers"))
         if not (output / "shards.json").exists():
@@ -110,24 +117,23 @@ def test_a_writer_that_was_stopped_goes_on_with_the_same_bytes(
     assert everything(output) == everything(home / "whole")
 
 
-@pytest.mark.parametrize("name", ["shards", "all.bin"])
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.usefixtures("small_blocks")
-def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, name: str) -> None:
+def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, single: bool) -> None:
     text = text_of(tmp_path / "a.txt", 30)
-    result = bpe_pipeline.encode(text, tokenizer, tmp_path / name, shard_size=901, chunk_size=500, workers=3)
+    options = {"shard_size": 901, "chunk_size": 500, "workers": 3, "single": single}
+    result = bpe_pipeline.encode(text, tokenizer, tmp_path / "out", **options)
     wanted = expected(tokenizer, [text.read_bytes()])
-    if name == "shards":
-        assert read_shards(tmp_path / name) == wanted
-        assert [shard.tokens for shard in result.shards[:-1]] == [901] * (len(result.shards) - 1)
-    else:
-        assert memoryview((tmp_path / name).read_bytes()).cast("H").tolist() == wanted
+    assert read_shards(tmp_path / "out") == wanted
+    sizes = [shard.tokens for shard in result.shards]
+    assert sizes == [len(wanted)] if single else sizes[:-1] == [901] * (len(sizes) - 1)
     at = 0
     for shard in result.shards:
         assert shard.documents == wanted[at : at + shard.tokens].count(tokenizer.special_tokens[EOT])
         at += shard.tokens
 
 
-def test_directories_are_synced_for_entries_of_the_journal_not_for_shards(
+def test_directories_are_synced_when_the_journal_is_saved_not_for_shards(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch
 ) -> None:
     text, flush, synced = text_of(tmp_path / "a.txt", 4, words=30), system.flush, list[Path]()
@@ -144,7 +150,15 @@ def stopped(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, request: pytest.F
     text, output = text_of(tmp_path / "a.txt", 9), tmp_path / "out"
     encode = partial(bpe_pipeline.encode, text, tokenizer, output, shard_size=900, chunk_size=700, workers=1)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Journal, "add", stopping(14, after=True))
+        save = Journal.save
+
+        def stop(journal: Journal, position: Position) -> None:
+            save(journal, position)
+            shard = position.shards["train"]
+            if shard.index == 2 and shard.extent.ids > 100 and not position.closed:
+                raise Stopped
+
+        patched.setattr(Journal, "save", stop)
         with pytest.raises(Stopped):
             encode()
     assert (output / ".train-00001.ids").exists()
@@ -174,14 +188,14 @@ def test_damage_of_what_the_journal_speaks_of_is_found(stopped, tmp_path: Path, 
 
 
 def test_what_is_written_is_not_encoded_again(stopped) -> None:
-    written, resume = [], BegunShard.resume
+    written, resume = [], OpenBucket.resume
 
-    def resumed(shard: BegunShard, extent: Any) -> bool:
+    def resumed(shard: OpenBucket, extent: Any) -> bool:
         written.append((shard.files.name, extent.ids))
         return resume(shard, extent)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(BegunShard, "resume", resumed)
+        patched.setattr(OpenBucket, "resume", resumed)
         stopped()
     [(name, ids)] = written
     assert name > "train-00000"
@@ -203,12 +217,8 @@ def test_begun_shard_with_another_name_is_refused(stopped, tmp_path: Path, kind:
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_shards_that_are_still_being_finished_when_the_rest_fills_no_row_are_there(
-    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch
-) -> None:
-    """No shard is closed at the end then, and others are not finished yet."""
-    finish = OrderedShards.finish
-    monkeypatch.setattr(OrderedShards, "finish", lambda *own: time.sleep(0.01) or finish(*own))
+def test_the_rest_that_fills_no_row_is_left_out(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
+    """No shard is closed at the end then."""
     text = text_of(tmp_path / "a.txt", 3, words=20)
     ids = expected(tokenizer, [text.read_bytes()])
     for row in (size for size in range(2, 9) if len(ids) % size):
@@ -216,3 +226,27 @@ def test_shards_that_are_still_being_finished_when_the_rest_fills_no_row_are_the
         encoded = bpe_pipeline.encode(text, tokenizer, tmp_path / str(row), **options)
         assert encoded.tokens == len(ids) - len(ids) % row
         assert sum(shard.dropped or 0 for shard in encoded.shards) == len(ids) % row
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": True}, {"shard_format": "parquet"}, {"val_fraction": 0.3}], ids=str
+)
+def test_the_journal_does_not_grow_with_the_corpus(
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch, options: dict[str, Any]
+) -> None:
+    sizes: dict[int, list[int]] = {}
+    save = Journal.save
+
+    def saved(journal: Journal, position: Position) -> None:
+        save(journal, position)
+        sizes[documents].append(journal.path.stat().st_size)
+
+    monkeypatch.setattr(Journal, "save", saved)
+    for documents in (100, 300):
+        sizes[documents] = []
+        text = text_of(tmp_path / f"{documents}.txt", documents)
+        output = tmp_path / str(documents)
+        bpe_pipeline.encode(text, tokenizer, output, shard_size=900, chunk_size=700, workers=1, **options)
+    assert len(sizes[300]) > 2 * len(sizes[100])
+    assert max(sizes[300]) < (64 * 120 if "shuffle" in options else 1.1 * max(sizes[100]))  # of 64 buckets

@@ -1,6 +1,7 @@
-"""A shard that is not finished: its ids end to end, behind the space of a header, and where documents end in it.
+"""Bucket files: ids end to end, behind the space of a header, and the numbers of their documents.
 
-Both are hidden files where the shard will be, `.NAME.ids` and `.NAME.ends`.
+They are hidden files, `.NAME.ids` and `.NAME.ends`. The numbers are the ends of documents or, in a bucket whose
+documents will be sorted, two for each document: its sort key, and its ids with the highest bit set.
 """
 
 import os
@@ -9,7 +10,7 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -18,47 +19,33 @@ from typing import IO
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block
 
-_END_BYTES = 8
+_NUMBER_BYTES = 8
 _READ_BYTES = 1 << 20
 REMEDY = "remove it, or free disk space, and run the same command again"
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much a begun shard has: ids, ends of documents, and the CRC-32 of both files up to there."""
+    """How much a bucket has: ids, numbers, and the CRC-32 of both files up to there."""
 
     ids: int = 0
-    ends: int = 0
+    numbers: int = 0
     ids_crc32: int = 0
-    ends_crc32: int = 0
+    numbers_crc32: int = 0
 
 
 @dataclass(frozen=True)
-class ClosedShard:
-    """A shard that gets no more ids: its ids, and the documents that end in it. extent: of its begun files.
+class BucketFiles:
+    """The files of a bucket. name: of both, before their endings; header: what is before the ids.
 
-    longest: ids of the longest document, or fewer than are looked for if all are short.
-    """
-
-    index: int
-    ids: int
-    documents: int
-    extent: Extent
-    longest: int
-
-
-@dataclass(frozen=True)
-class BegunFiles:
-    """The files of a begun shard. name: of both, before their endings; header: what the shard has before its ids.
-
-    with_ends: whether the ends of documents are kept, and not only counted.
+    with_numbers: whether the second file is written.
     """
 
     directory: Path
     name: str
     id_bytes: int
-    header: bytes
-    with_ends: bool
+    header: bytes = b""
+    with_numbers: bool = True
 
     @property
     def ids(self) -> Path:
@@ -66,19 +53,30 @@ class BegunFiles:
         return self.directory / f".{self.name}.ids"
 
     @property
-    def ends(self) -> Path:
-        """Where the ends of its documents are."""
+    def numbers(self) -> Path:
+        """Where the numbers of its documents are."""
         return self.directory / f".{self.name}.ends"
 
-    def end_blocks(self, documents: int) -> "Iterator[array[int]]":
-        """Yield where that many documents end, if this is kept."""
-        with self.ends.open("rb") if self.with_ends else nullcontext(BytesIO()) as file:
-            for first in range(0, documents, BLOCK_IDS):
-                yield array("Q", file.read(min(documents - first, BLOCK_IDS) * _END_BYTES))
+    def cut(self, ids: int, numbers: int) -> None:
+        """Cut off what is behind that much, so that the sizes of the files say what the bucket has."""
+        os.truncate(self.ids, len(self.header) + ids * self.id_bytes)
+        if self.with_numbers:
+            os.truncate(self.numbers, numbers * _NUMBER_BYTES)
+
+    def size(self) -> tuple[int, int]:
+        """Return how many ids and numbers the files have."""
+        numbers = self.numbers.stat().st_size // _NUMBER_BYTES if self.with_numbers else 0
+        return (self.ids.stat().st_size - len(self.header)) // self.id_bytes, numbers
+
+    def number_blocks(self, count: int, block: int = BLOCK_IDS) -> "Iterator[array[int]]":
+        """Yield the first numbers, if they are kept."""
+        with self.numbers.open("rb") if self.with_numbers else nullcontext(BytesIO()) as file:
+            for first in range(0, count, block):
+                yield array("Q", file.read(min(count - first, block) * _NUMBER_BYTES))
 
     def blocks(self, start: int, stop: int, documents: int = 0) -> Iterator[Block]:
         """Yield the ids from `start` to `stop`, and where the first of its documents end, counted from the first id."""
-        end_blocks, ends = self.end_blocks(documents), array("Q")
+        end_blocks, ends = self.number_blocks(documents), array("Q")
         with self.ids.open("rb") as file:
             file.seek(len(self.header) + start * self.id_bytes)
             for first in range(start, max(stop, start + 1), BLOCK_IDS):
@@ -91,21 +89,20 @@ class BegunFiles:
                 yield memoryview(file.read((after - first) * self.id_bytes)).cast(ID_CODES[self.id_bytes]), ends[:upto]
                 del ends[:upto]
 
-    def remove(self, *, but_ids: bool) -> None:
+    def remove(self, *, but_ids: bool = False) -> None:
         """Remove both files, or only the second."""
-        for path in (self.ends,) if but_ids else (self.ids, self.ends):
-            with suppress(FileNotFoundError):
-                path.unlink()
+        for path in (self.numbers,) if but_ids else (self.ids, self.numbers):
+            path.unlink(missing_ok=True)
 
 
-class BegunShard:
-    """A begun shard, open to append to; what another attempt left is dropped. Errors are `RunDirectoryError`."""
+class OpenBucket:
+    """A bucket to append to; what another attempt left is dropped. Errors are `RunDirectoryError`."""
 
-    def __init__(self, files: BegunFiles) -> None:
+    def __init__(self, files: BucketFiles) -> None:
         self.files, self.extent = files, Extent(ids_crc32=zlib.crc32(files.header))
         self._leaving = ExitStack()
         self._ids = self._leaving.enter_context(_opened(files.ids))
-        self._ends = self._leaving.enter_context(_opened(files.ends)) if files.with_ends else None
+        self._numbers = self._leaving.enter_context(_opened(files.numbers)) if files.with_numbers else None
         self._is_begun = False
 
     def resume(self, extent: Extent) -> bool:
@@ -113,42 +110,44 @@ class BegunShard:
         files = self.files
         with self._writing():
             whole = _cut_back(self._ids, len(files.header) + extent.ids * files.id_bytes) == extent.ids_crc32
-            if self._ends is not None:
-                whole &= _cut_back(self._ends, extent.ends * _END_BYTES) == extent.ends_crc32
+            if self._numbers is not None:
+                whole &= _cut_back(self._numbers, extent.numbers * _NUMBER_BYTES) == extent.numbers_crc32
         self.extent, self._is_begun = extent, True
         return whole
 
-    def append(self, ids: memoryview, ends: memoryview, shift: int) -> None:
-        """Add ids, and ends of documents, which are `shift` less than their positions in the shard."""
+    def append(self, ids: memoryview, numbers: memoryview) -> None:
+        """Add ids, and numbers of documents."""
         known = self.extent
-        moved = array("Q", (end + shift for end in ends)) if self._ends is not None else array("Q")
         with self._writing():
             if not self._is_begun:
                 self._begin()
             self._ids.write(ids)
-            if self._ends is not None:
-                self._ends.write(moved)
-        crc32, ends_crc32 = zlib.crc32(ids, known.ids_crc32), zlib.crc32(moved, known.ends_crc32)
-        self.extent = Extent(known.ids + len(ids), known.ends + len(ends), crc32, ends_crc32)
+            if self._numbers is not None:
+                self._numbers.write(numbers)
+        crc32 = zlib.crc32(ids, known.ids_crc32)
+        numbers_crc32 = known.numbers_crc32 if self._numbers is None else zlib.crc32(numbers, known.numbers_crc32)
+        self.extent = Extent(known.ids + len(ids), known.numbers + len(numbers), crc32, numbers_crc32)
 
     def _begin(self) -> None:
         self._is_begun = True
         self._ids.truncate(0)
         self._ids.write(self.files.header)
-        if self._ends is not None:
-            self._ends.truncate(0)
+        if self._numbers is not None:
+            self._numbers.truncate(0)
 
     def sync(self) -> None:
         """Wait until what was appended is on disk."""
+        self.flush()
         with self._writing():
-            for file in filter(None, (self._ids, self._ends)):
-                file.flush()
+            for file in filter(None, (self._ids, self._numbers)):
                 os.fsync(file.fileno())
 
     def flush(self) -> None:
         """Let what was appended be read from the files."""
         with self._writing():
-            for file in filter(None, (self._ids, self._ends)):
+            if not self._is_begun:
+                self._begin()
+            for file in filter(None, (self._ids, self._numbers)):
                 file.flush()
 
     def close(self) -> None:

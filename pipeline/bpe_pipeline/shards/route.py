@@ -1,0 +1,168 @@
+"""Which bucket each document goes to: a pure function of its ids, its number in the corpus, and the seed.
+
+In the order of the corpus there is one bucket, `train`; with validation there are two: a hash of its ids decides where
+a document goes or, in a corpus of few documents, whether it is in the last share of the text. To shuffle documents,
+their sort keys are hashes of their numbers: they are dealt out by the top bits of the keys, and the buckets are sorted
+in turn.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import Any, NamedTuple, Protocol
+
+from bpe_pipeline import _core
+from bpe_pipeline.shards.blocks import IdBlock
+from bpe_pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES
+
+_ALL = 1 << 64  # hashes
+_IN_MEMORY_BYTES = 16 << 20  # of a document that has not ended
+NO_ENDS = memoryview(array("Q"))
+Routed = Iterator[tuple[str, IdBlock, int]]
+"""A bucket, what it gets, and the position of the first id as the ends are counted."""
+
+
+class Start(NamedTuple):
+    """Where a block starts: its source, the position there of its first id, and the number of its first document."""
+
+    source: int
+    id: int
+    document: int
+
+
+class Route(Protocol):
+    """Passes blocks of ids on to buckets."""
+
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield what each bucket gets of a block that starts there."""
+
+    def end(self) -> Routed:
+        """Yield what each bucket gets of a document that has no end, after the last block."""
+
+    def passed(self, block: IdBlock, first: int) -> int | None:
+        """Return up to where the ids of the source have been passed on when a block has; None: no further."""
+
+    def close(self) -> None:
+        """Drop what waits."""
+
+
+class InOrder:
+    """Everything goes to training."""
+
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield the block."""
+        yield "train", block, at.id
+
+    def end(self) -> Routed:
+        """Yield nothing: nothing waits."""
+        yield from ()
+
+    def passed(self, block: IdBlock, first: int) -> int | None:
+        """Return the end of the block."""
+        return first + len(block.ids)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class LastShare(InOrder):
+    """All that is in the last sources goes to validation: from this one on, before which a document ends."""
+
+    source: int
+
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield the block."""
+        yield "validation" if at.source >= self.source else "train", block, at.id
+
+
+class Shuffled(InOrder):
+    """Documents go to `2 ** bits` buckets by their sort keys; what they get are ids and entries.
+
+    held_out: the source from which on documents go to as many other buckets; 0: there are none.
+    """
+
+    def __init__(self, seed: int, id_bytes: int, bits: int, held_out: int) -> None:
+        self._key = int.from_bytes(hashlib.sha256(f"{seed} 0".encode()).digest()[:8], "little")
+        self._id_bytes, self._bits, self._held_out = id_bytes, bits, held_out
+
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield the ids and entries of each bucket."""
+        entries = _core.entries_of(len(block.ids), block.ends, at.id, self._key, at.document)
+        others = 1 << self._bits if 0 < self._held_out <= at.source else 0
+        for bucket, part in dealt(IdBlock(block.ids, entries), self._id_bytes, 0, self._bits):
+            yield bucket_name(others + bucket), part, 0
+
+
+def bucket_name(bucket: int) -> str:
+    """Return the name of a bucket that will be sorted."""
+    return f"bucket-{bucket:03d}"
+
+
+def dealt(block: IdBlock, id_bytes: int, skip: int, bits: int) -> Iterator[tuple[int, IdBlock]]:
+    """Yield the ids and entries of each bucket that gets some. block: with entries; skip: leading bits of the keys."""
+    ids, entries, sizes = _core.deal(block.ids, block.ends, id_bytes, skip, bits)
+    ids = ids.cast(ID_CODES[id_bytes])
+    word = id_ = 0
+    for bucket, (count, size) in enumerate(zip(sizes[::2], sizes[1::2], strict=True)):
+        if count:
+            yield bucket, IdBlock(ids[id_ : id_ + size], entries[word : word + 2 * count])
+        word, id_ = word + 2 * count, id_ + size
+
+
+class HeldOut:
+    """Documents go, when they have ended, to training or to validation.
+
+    below: the hashes that are below it are validation's; directory: where a large document waits. Equal documents are
+    on one side, and stay there when the corpus grows.
+    """
+
+    def __init__(self, below: int, id_bytes: int, directory: Path) -> None:
+        self._below, self._id_bytes, self._state = below, id_bytes, 0
+        self._begun = SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=str(directory))  # noqa: SIM115 - a document without its end
+
+    def buckets(self, block: IdBlock, at: Start) -> Routed:
+        """Yield the documents that end in the block."""
+        (ids, ends), first = block, at.id
+        hashes, self._state = _core.hash_documents(ids, ends, self._id_bytes, first, self._state)
+        done = start = 0
+        for below, documents in groupby(map(self._below.__gt__, hashes)):
+            upto = done + sum(1 for _ in documents)
+            stop = ends[upto - 1] - first
+            yield from self._passed_on(below, IdBlock(ids[start:stop], ends[done:upto]), first + start)
+            done, start = upto, stop
+        self._begun.write(ids[start:])
+
+    def _passed_on(self, below: bool, block: IdBlock, first: int) -> Routed:
+        bucket = "validation" if below else "train"
+        if self._begun.tell():
+            self._begun.seek(0)
+            while data := self._begun.read(BLOCK_IDS * self._id_bytes):
+                yield bucket, IdBlock(memoryview(data).cast(ID_CODES[self._id_bytes]), NO_ENDS), 0
+            self._begun.seek(0)
+            self._begun.truncate()
+        yield bucket, block, first
+
+    def end(self) -> Routed:
+        """Yield a document that has no end."""
+        if ids := self._begun.tell() // self._id_bytes:
+            [hash_] = _core.hash_documents(b"", array("Q", [ids]), self._id_bytes, ids, self._state)[0]
+            yield from self._passed_on(hash_ < self._below, IdBlock(NO_ENDS[:0], NO_ENDS), 0)
+
+    def passed(self, block: IdBlock, first: int) -> int | None:  # noqa: ARG002 - a route's
+        """Return the end of the last document."""
+        return block.ends[-1] if block.ends else None
+
+    def close(self) -> None:
+        """Drop a document that has not ended."""
+        self._begun.close()
+
+
+def hash_held_out(options: Mapping[str, Any]) -> int:
+    """Return the hash below which documents are validation's: those of a share."""
+    return int(Fraction(str(options["val_fraction"] or 0)) * _ALL)
