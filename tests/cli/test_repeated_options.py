@@ -20,7 +20,6 @@ SEVERAL = {  # of the table of options: two values, each as a flag has it
     "weights": (("2", "1/3"), ("2", "1/3")),
     "shares": (("sw=5%", "a=b=1/3"), ("sw=1/20", "a=b=1/3")),
     "dataset": (("a", "b,c"), ("a", "b", "c")),
-    "interleave_probs": (("0.5", "0.25,0.25"), (0.5, 0.25, 0.25)),
 }
 
 

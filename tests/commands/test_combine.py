@@ -312,16 +312,36 @@ def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -
     vocab_size = 257 + 5  # l o, lo w, e r, and at last e s, es t
     for home in (mixed, again):
         bpe_pipeline.merge(home, vocab_size=vocab_size)
-        assert bpe_pipeline.report(home).numbers.merged.last_count == 3
-        assert "its last merge occurred 3 times, fewer than 20" in (home / "report.json").read_text()
+        assert bpe_pipeline.report(home).numbers.merged.rare_merges == 2 / 5
+        assert "40.0% of its merges occurred fewer than 20 times, more than 5%" in (home / "report.json").read_text()
     shown = (mixed / "report.txt").read_text()
     assert ("occurred 300 times, counted with the weights" in shown) == (weight == "100")
     swept = bpe_pipeline.sweep(homes, weights={"seldom": [weight]}, vocab_size=vocab_size, output=tmp_path / "sweep")
-    assert [point.last_count for point in swept.points] == [3]
+    assert [point.rare_merges for point in swept.points] == [2 / 5]
     assert "text" in [one.about for one in swept.recommendation.advice]
     homes[1].rename(tmp_path / "gone")
     bpe_pipeline.report(mixed)
-    assert ("in the weighted counts" in (mixed / "report.json").read_text()) == (weight != "1")
+    assert ("how often its merges occurred without weights is unknown" in (mixed / "report.json").read_text()) == (
+        weight != "1"
+    )
+
+
+def test_rare_merges_count_wherever_weights_put_them(tmp_path: Path) -> None:
+    """The last merge occurred 300 times; two of the first ones 3 times."""
+    counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3}}
+    homes = [bpe_pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
+    mixed = bpe_pipeline.combine(homes, [1, 1000], output=tmp_path / "mixed")
+    bpe_pipeline.merge(mixed, vocab_size=262)
+    assert bpe_pipeline.load(mixed).merges[-1] == (b"e", b"r")
+    said = "262 is too large for this text: 40.0% of its merges occurred fewer than 20 times, more than 5%"
+    assert dict(bpe_pipeline.report(mixed).parts[0].rows)["Which size"] == said
+    assert f"Which size | {said}" in (mixed / "tokenizer" / "README.md").read_text()
+    swept = bpe_pipeline.sweep(homes, weights={"seldom": [0, 1000]}, vocab_size=259, output=tmp_path / "sweep")
+    assert [(point.mixture, point.rare_merges) for point in swept.points] == [
+        ("often-x1", 0.0),
+        ("often-x1+seldom-x1000", 1.0),
+    ]
+    assert swept.recommendation.mixture == "often-x1"
 
 
 def test_verify_reads_the_counters_of_inputs(inputs: list[Path], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pages in a browser, of reports, chat rows and `explain`, fit, can be read and reached, request nothing."""
+"""The page of a report in a browser fits, can be read and reached, requests nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,27 +10,13 @@ import pytest
 from browser import COLLISIONS, too_low_contrasts, wait_for
 
 import bpe_pipeline
-from bpe_pipeline.extensions.chat.lengths import Conversations
-from bpe_pipeline.extensions.chat.page import ChatReport
-from bpe_pipeline.reports.page import plotly_script
-
-HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(2)>"
+from bpe_pipeline.reports.drawing import can_draw
 
 
 def _of_a_run(reported: Path) -> str:
-    if not (reported / "report.html").exists():
-        pytest.skip("needs plotly")
+    if not can_draw():
+        pytest.skip("needs vl-convert")
     return (reported / "report.html").read_text(encoding="utf-8")
-
-
-def _of_rows(_: Path) -> str:
-    if plotly_script() is None:
-        pytest.skip("needs plotly")
-    lengths = tuple((length, 40_000 // length) for length in range(20, 9000, 70))
-    learned = tuple((share, 5 + share) for share in range(0, 100, 5))
-    facts = {"shards": HOSTILE, "template": HOSTILE, "tokens": 10**7, "trained_on_tokens": 10**6, "padded_tokens": 5}
-    facts |= {"documents": 5000, "conversations": Conversations(2048, lengths, learned)}
-    return ChatReport({**facts, "skipped_or_altered": [f"5 conversations dropped (first: {HOSTILE})"] * 3}).page()
 
 
 @contextmanager
@@ -60,42 +46,37 @@ def require_fit(view: Any) -> None:
 OTHERS = [pytest.param(*view, marks=pytest.mark.slow) for view in ((390, "light"), (1280, "light"), (1280, "dark"))]
 
 
-@pytest.mark.parametrize("made", [_of_a_run, _of_rows])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), *OTHERS])
-def test_a_page_fits_is_readable_and_requests_nothing(made, width, scheme, reported, browser, tmp_path) -> None:
+def test_a_page_fits_is_readable_and_requests_nothing(width, scheme, reported, browser, tmp_path) -> None:
     page = tmp_path / "page.html"
-    page.write_text(made(reported), encoding="utf-8")
+    page.write_text(_of_a_run(reported), encoding="utf-8")
     assert page.stat().st_size < 5e6
     with opened(browser, page, width, scheme) as view:
-        if made == _of_a_run:
-            require_figures(view, scheme)
+        require_figures(view, scheme)
         assert "<script>alert(1)" in view.inner_text("main")
-        if made == _of_rows:
-            wait_for(view, "document.querySelectorAll('figure svg .xtick').length >= 5")
-        scripts = {_of_a_run: 5, _of_rows: 4}[made]  # one is plotly's, unpacked
-        assert view.evaluate("document.querySelectorAll('script').length") == scripts
+        assert view.evaluate("document.querySelectorAll('script').length") == 5  # one is Vega's, unpacked
         assert view.evaluate("document.querySelectorAll('main img, main b[onerror]').length") == 0
         require_fit(view)
         view.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         require_fit(view)
         sizes = "[...document.querySelectorAll('p, td, code')].map(e => parseFloat(getComputedStyle(e).fontSize))"
         assert min(view.evaluate(sizes)) >= 11.5
-        if made != _of_a_run:
-            require_reachable(view)
+        require_reachable(view)
         seen = "[...document.querySelectorAll('h1, h2, h3, h4')].filter((one) => one.offsetParent)"
         levels = view.evaluate(f"{seen}.map((one) => Number(one.tagName[1]))")
-        assert made == _of_rows or all(after <= before + 1 for before, after in pairwise(levels))
+        assert all(after <= before + 1 for before, after in pairwise(levels))
         targets = "[...document.querySelectorAll('nav a')].map((one) => document.querySelector(one.hash) !== null)"
-        assert view.evaluate(targets) == [True] * (5 * (made == _of_a_run))
+        assert view.evaluate(targets) == [True] * 5
 
 
 def require_figures(view: Any, scheme: str) -> None:
-    """Every figure is drawn, and again when the colours change."""
-    wait_for(view, "document.querySelectorAll('figure .trace path').length >= 20")
+    """Every figure is drawn, in colours that change with the scheme."""
+    names = ("size-curve", "languages", "sources")
+    for name in names:
+        wait_for(view, f"document.querySelectorAll('#{name} svg .mark-symbol path').length > 0")
     path = "path => [...document.querySelectorAll(path)].filter(p => p.getBBox().width > 0).length"
-    names = ("size-curve", "ranks", "lengths", "scripts", "languages", "sources")
-    assert [name for name in names if not view.evaluate(path, f"#{name} .trace path")] == []
-    colour = "getComputedStyle(document.querySelector('#ranks .xtick text')).fill"
+    assert [name for name in names if not view.evaluate(path, f"#{name} svg .mark-symbol path")] == []
+    colour = "getComputedStyle(document.querySelector('#languages .mark-text text')).fill"
     for changed in ("light" if scheme == "dark" else "dark", scheme):
         before = view.evaluate(colour)
         view.emulate_media(color_scheme=changed)
@@ -119,7 +100,7 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
     assert _of_a_run(reported)
     tokens = bpe_pipeline.load(reported).vocab.values()
     with opened(browser, reported / "report.html") as view:
-        wait_for(view, "document.querySelector('#ranks .xtick text') !== null")
+        wait_for(view, "document.querySelector('#languages svg text') !== null")
         assert view.inner_text("label[for=search]").startswith("Search all 350 tokens")
         view.evaluate("document.querySelector('h1').focus()")
         for _ in range(40):
@@ -140,13 +121,19 @@ def test_search_finds_every_token_with_the_keyboard(reported: Path, browser: Any
 def test_a_figure_is_saved_as_svg_in_light_colours_and_fits_the_printed_page(reported: Path, browser: Any) -> None:
     assert _of_a_run(reported)
     with opened(browser, reported / "report.html", scheme="dark") as view:
-        wait_for(view, "document.querySelectorAll('figure .save').length === 6")
-        view.focus("#lengths ~ .save")
+        wait_for(view, "document.querySelectorAll('figure .save').length === 3")
+        view.focus("#languages ~ .save")
         with view.expect_download() as downloaded:
             view.keyboard.press("Enter")
-        assert downloaded.value.suggested_filename == "lengths.svg"
+        assert downloaded.value.suggested_filename == "languages.svg"
         saved = Path(downloaded.value.path()).read_text()
         assert saved.startswith("<svg")
-        assert "rgb(0, 114, 178)" in saved
-        view.evaluate("dispatchEvent(new Event('beforeprint'))")
-        wait_for(view, "document.querySelector('#lengths .main-svg').getAttribute('width') === '640'")
+        assert "#0072b2" in saved
+        assert "var(" not in saved
+        view.emulate_media(media="print")
+        view.set_viewport_size({"width": 640, "height": 844})
+        fits = (
+            "[...document.querySelectorAll('figure svg')].every(one => one.getBoundingClientRect().right <= innerWidth)"
+        )
+        assert view.evaluate(fits)
+        assert view.evaluate("getComputedStyle(document.querySelector('#languages text')).fill") == "rgb(29, 36, 48)"

@@ -14,7 +14,7 @@ from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.reports.compared import cached_or_reference, load_compared
 from bpe_pipeline.reports.measure import source_names
-from bpe_pipeline.reports.numbers import REFERENCES
+from bpe_pipeline.reports.numbers import REFERENCES, SENTENCES
 from bpe_pipeline.reports.record import MeasuredTokenizer, bytes_lost
 from bpe_pipeline.tokenizer.formats.well_known import cached
 
@@ -85,7 +85,7 @@ def test_reference_results_stand_in_until_a_cache_has_the_tokenizer(trained: Pat
     assert numbers["tokenizers"] == [["this tokenizer", 600], ["gpt-4o", 200_019]]
     assert [one["name"] for one in numbers["references"]] == ["llama3"]
     for sentence in numbers["sentences"]:
-        text = sentence["text"].encode()
+        text = SENTENCES[sentence["language"]].encode()
         assert sentence["counts"][1] == len(text) - text.count(b"th") - text.count(b"the")
     assert "o200k (reference)" not in html
 

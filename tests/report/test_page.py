@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 import re
 import shutil
 from pathlib import Path
@@ -13,8 +12,10 @@ import pytest
 from command import refused, run, succeeded
 
 import bpe_pipeline
-from bpe_pipeline.reports import page
-from bpe_pipeline.reports.parts import Items, Rows, Table, element, escaped, html_of
+from bpe_pipeline.reports import drawing
+from bpe_pipeline.reports.html import html_of, templates
+from bpe_pipeline.reports.numbers import SENTENCES
+from bpe_pipeline.reports.parts import Items, Rows, Table
 from bpe_pipeline.reports.plots import page_figures
 from bpe_pipeline.reports.summary import Report
 
@@ -34,15 +35,11 @@ def numbers_of(directory: Path, name: str = "report.json") -> Any:
     return json.loads((directory / name).read_text())["numbers"]
 
 
-def figures_of(page: Path) -> Any:
-    return json.loads(page.read_text().rpartition('id="figures">')[2].partition("</script>")[0])["figures"]
-
-
 KEYS = {
-    "": "tokenizers vocabulary shapes merged sample references sentences ginis machine",
-    "vocabulary": "tokens bytes special_tokens variants groups",
-    "merged": "merges bytes curve marked ranks last_count weighted",
-    "sample": "held_out description bytes texts tokenizers single_source parallel curve first_stage losses",
+    "": "tokenizers vocabulary scripts merged sample references sentences ginis machine",
+    "vocabulary": "tokens bytes special_tokens groups",
+    "merged": "merges bytes curve marked rare_merges",
+    "sample": "held_out description bytes texts tokenizers parallel curve losses rewritten",
 }
 
 
@@ -81,8 +78,8 @@ def test_report_json_has_the_documented_keys_and_report_txt_the_tables(reported:
     head, _, below = (reported / "report.txt").read_text().partition("\n\n")
     assert head.startswith("run ")
     assert "\nnext " in head
-    assert below.startswith("Verdict\n  How short  ")
-    for title in ("Bytes per token by size", "Tokens by script", "Longest tokens (", "NOT held out"):
+    assert below.startswith("Verdict\n  Compression  ")
+    for title in ("Bytes per token by size", "By language", "Longest tokens (", "NOT held out"):
         assert title in below
     assert all(line.isprintable() for line in below.splitlines())
 
@@ -94,23 +91,11 @@ def test_numbers_match_the_tokenizer(reported: Path) -> None:
     assert numbers["vocabulary"]["tokens"] == len(tokenizer.vocabulary.tokens)
     assert numbers["vocabulary"]["groups"]["unreachable"]["count"] == 0
     assert numbers["sample"]["held_out"] is False
-    for sentence in numbers["sentences"]:
-        [cut] = sentence["cuts"]
-        ids = [id_ for part, _ in cut for id_ in part]
-        assert ids == tokenizer.encode_ordinary(sentence["text"])
-        assert sentence["counts"][0] == len(ids)
-        assert len(sentence["counts"]) == 1 + len(numbers["references"]) == len(numbers["ginis"])
-    # In the byte alphabet a token of one letter is one byte; ASCII, which is a character alone, keeps its letter.
-    other = pytest.importorskip("tokenizers").Tokenizer.from_file(str(reported / "tokenizer" / "tokenizer.json"))
-    found = {one["language"]: one["fallback"] for one in numbers["sentences"]}
-    assert found["English"] == [0]
-    assert found["Korean"][0] > 0.5
-    text = (reported / "report.txt").read_text().partition("Single bytes by language\n")[2].partition("\n\n")[0]
-    for one in numbers["sentences"]:
-        tokens = other.encode(one["text"], add_special_tokens=False).tokens
-        alone = [token for token in tokens if len(token) == 1 and token not in "ĠĊ" and not token.isascii()]
-        assert found[one["language"]] == [len(alone) / len(tokens)]
-        assert f"{len(alone) / len(tokens):.1%}" in text.partition(f"  {one['language']} ")[2].splitlines()[0]
+    assert {one["language"]: one["counts"][0] for one in numbers["sentences"]} == {
+        language: len(tokenizer.encode_ordinary(text)) for language, text in SENTENCES.items()
+    }
+    assert {len(one["counts"]) for one in numbers["sentences"]} == {len(numbers["ginis"])}
+    assert len(numbers["ginis"]) == 1 + len(numbers["references"])
 
 
 def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: Path) -> None:
@@ -131,17 +116,15 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     assert [one["bytes"] for one in measured] == [unseen.stat().st_size] * 3
     assert measured[1]["tokens"] == len(other.encode(unseen.read_text()))
     assert "held out: not in the run's list of files" in text
-    if (copied / "report.html").exists():
-        curve = figures_of(copied / "report.html")["size-curve"]
-        named = [one["name"].removesuffix(", held-out text") for one in curve["data"] if one["name"]]
-        assert named == ["this tokenizer, training corpus", "this tokenizer", "other", "run"]
-        least, most = curve["layout"]["xaxis"]["range"]
-        assert math.log10(256) - least > 0.05 * (most - least), "the tick 256 touches the other axis' 0"
-        points = [(one["x"], one["y"]) for one in curve["data"][3:]]
-        sizes = [size for _, size in numbers["tokenizers"]]
-        assert points == [
-            ([size], [round(one["numbers"]["bytes_per_token"], 4)]) for size, one in zip(sizes, measured, strict=True)
-        ]
+    figures = json.loads((copied / "report.html").read_text().rpartition('id="figures">')[2].partition("</script>")[0])
+    lines, points = figures["figures"]["size-curve"]["layer"]
+    training, held_out = ("this tokenizer, training corpus", "this tokenizer, held-out text")
+    assert {one["series"] for one in lines["data"]["values"]} == {training, held_out}
+    sizes = [size for _, size in numbers["tokenizers"]]
+    rates = [round(one["numbers"]["bytes_per_token"], 4) for one in measured]
+    drawn = {(one["series"], one["x"], one["y"]) for one in points["data"]["values"]}
+    names = [held_out, "other, held-out text", "run, held-out text"]
+    assert set(zip(names, sizes, rates, strict=True)) <= drawn
     succeeded(run("report", copied, "--output", tmp_path / "page.html"))
     assert numbers_of(tmp_path, "page.json")["sample"]["held_out"] is False
     assert json.loads((copied / "report.json").read_text()) == after
@@ -157,7 +140,7 @@ def test_the_tokenizer_has_the_name_that_it_is_given(copied: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("vl_convert")
     texts = {"sw": "lower lower привет\n" * 9, "en": "the low lower\n" * 9, "zh": "東京 low\n" * 9}
     for name, text in texts.items():
         (tmp_path / f"dev.{name}").write_text(text)
@@ -175,7 +158,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert found == {(name, one): ratio for name in ("this tokenizer", "a $label$") for one, ratio in ratios.items()}
     assert " times the tokens of en for the same held-out text" in (copied / "report.txt").read_text()
     drawn = {path.name: path.read_bytes() for path in figures.iterdir()}
-    for name in ("size-curve", "languages", "sources", "scripts", "lengths"):
+    for name in ("size-curve", "languages", "sources"):
         assert b"a $label$" in drawn[f"{name}.svg"]
         assert drawn[f"{name}.pdf"].startswith(b"%PDF")
     assert "is not empty" in refused(run("report", copied, *words), 1)
@@ -183,7 +166,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert {path.name: path.read_bytes() for path in figures.iterdir()} == drawn
     shown = bpe_pipeline.report(copied, held_out=parallel)._repr_html_()
     assert "<h3>Verdict</h3>" in shown
-    assert shown.count("data:image/svg+xml") == 6
+    assert shown.count("data:image/svg+xml") == 3
     assert "a label twice" in refused(run("report", copied, "--compare", f"x={copied}", f"x={copied}"), 2)
 
 
@@ -270,7 +253,7 @@ def test_model_card_is_read_by_hubs_and_kept_if_edited(copied: Path) -> None:
 
 
 def test_a_report_and_a_card_are_of_the_named_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "plotly_script", lambda: None)
+    monkeypatch.setattr(drawing, "can_draw", lambda: False)
     (tmp_path / "a.txt").write_text("".join(f"low {number * 7919 % 1000} lower lowest " for number in range(800)))
     own, padded = ["--vocab-size", 290], ["--vocab-size", 310, "--pad-token", "<pad>", "--reserve-tokens", 9]
     for output, options in (("run", own), ("alone-290", own), ("alone-310", padded)):
@@ -340,16 +323,15 @@ def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -
         assert bpe_pipeline.load(tmp_path / name).vocab_size <= 270
 
 
-def test_less_of_a_report_without_plotly_or_by_the_environment(small: Path, monkeypatch: Any, tmp_path: Path) -> None:
-    monkeypatch.setattr(page, "plotly_script", lambda: None)
+def test_less_of_a_report_without_vl_convert_or_as_it_is_set(small: Path, monkeypatch: Any, tmp_path: Path) -> None:
+    monkeypatch.setattr(drawing, "can_draw", lambda: False)
     bpe_pipeline.train(small, output=tmp_path / "run", vocab_size=260)
-    assert not (tmp_path / "run" / "report.html").exists()
+    assert "<figure>" not in (tmp_path / "run" / "report.html").read_text()
     hint = "pip install 'bpe-pipeline[report]'"
     named = json.loads((tmp_path / "run" / "report.json").read_text())["report"]
-    assert named == f"{tmp_path / 'run' / 'report.txt'} (as a page with plots: {hint})"
+    assert named == f"{tmp_path / 'run' / 'report.html'} (with figures: {hint})"
     shown = succeeded(run("report", tmp_path / "run", "--output", tmp_path / "page.html"))
-    assert not (tmp_path / "page.html").exists()
-    assert (tmp_path / "page.json").exists()
+    assert "Search all 260 tokens" in (tmp_path / "page.html").read_text()
     assert hint in shown.stderr
     monkeypatch.undo()
     for extent, numbers in (("text", True), ("none", False)):
@@ -370,15 +352,15 @@ def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, 
 
 
 def test_markup_escapes_texts() -> None:
-    assert element("b", "<i>", class_='"x') == '<b class="&quot;x">&lt;i&gt;</b>'
-    assert escaped(element("b", 1)) == "<b>1</b>"
+    template = templates().from_string('<b class="{{ name }}">{{ text }}</b>')
+    assert template.render(name='"x', text="<i>\x00\u202e") == '<b class="&#34;x">&lt;i&gt;\\u0000\\u202e</b>'
     twice = (("<script>", "<script>"),)
     for part in (Rows(twice, "<script>"), Table("<script>", *twice, twice, "<script>"), Items("<script>", twice)):
         assert "<script>" not in html_of(part)
 
 
 def test_missing_text_of_the_sample_is_a_warning(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "plotly_script", lambda: None)
+    monkeypatch.setattr(drawing, "can_draw", lambda: False)
     corpus = [small, Path(shutil.copy(small, tmp_path / "b.txt"))]
     bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=260)
     for gone, missing in ((None, []), (small, ["a part of its sample: 1 of 2"]), (corpus[1], ["the sample: 2 of 2"])):
@@ -386,12 +368,3 @@ def test_missing_text_of_the_sample_is_a_warning(small: Path, tmp_path: Path, mo
             gone.unlink()
         result = succeeded(run("report", tmp_path / "run"))
         assert re.findall("the report is without (.*) files", result.stderr) == missing
-
-
-def test_plotly_accepts_the_figures(reported: Path) -> None:
-    graphs = pytest.importorskip("plotly.graph_objects")
-    figures = figures_of(reported / "report.html")
-    assert list(figures) == ["size-curve", "languages", "sources", "scripts", "lengths", "ranks"]
-    for figure in figures.values():
-        assert figure.pop("title")
-        graphs.Figure(json.loads(re.sub(r"var\(--\w+\)", "#123456", json.dumps(figure))))  # it checks names and values

@@ -13,7 +13,7 @@ from command import run, succeeded
 import bpe_pipeline
 from bpe_pipeline.extensions.adapt.savings import Saving
 from bpe_pipeline.reports.numbers import SENTENCES
-from bpe_pipeline.reports.verdict import SKIPPED, _against, recommended_size, rewritten, sentences_of_corpus, verdict
+from bpe_pipeline.reports.verdict import SKIPPED, Comparison, recommended_size, rewritten, sentences_of_corpus, verdict
 
 LATIN = {"English", "German", "Spanish", "Turkish", "Vietnamese"}
 
@@ -44,12 +44,12 @@ def test_only_languages_in_whose_scripts_the_corpus_is_are_named(
     assert {one.language for one in sentences_of_corpus(numbers)} - {"Python", "Emoji and numbers"} == LATIN | named
     found = dict(verdict(numbers, ()))
     absent = set(SENTENCES) - LATIN - named - {"Python", "Emoji and numbers"}
-    assert [name for name in absent if name in found["Who pays"]] == []
-    assert f"{len(absent)} of the sentences are in scripts that this corpus lacks" in found["Who pays"]
+    assert [name for name in absent if name in found["Cost by language"]] == []
+    assert f"{len(absent)} of the sentences are in scripts that this corpus lacks" in found["Cost by language"]
     for name in ("en", "el"):
         (tmp_path / name).write_text(SENTENCES[{"en": "English", "el": "Greek"}[name]])
     held = bpe_pipeline.report(tmp_path / "run", held_out=[f"en={tmp_path}/en", f"el={tmp_path}/el"]).numbers
-    assert "the tokens of en for the same held-out text" in dict(verdict(held, ()))["Who pays"]
+    assert "the tokens of en for the same held-out text" in dict(verdict(held, ()))["Cost by language"]
 
 
 def _write(home: Path, files: dict[str, str]) -> list[Path]:
@@ -87,7 +87,7 @@ def test_advice_does_not_depend_on_order_names_and_borders_of_files_or_normal_fo
 
 def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> None:
     bpe_pipeline.merge(trained, vocab_size=300, output=tmp_path / "smaller")
-    assert "o200k, 200k tokens" in _verdict(trained)["How short"]
+    assert "o200k, 200k tokens" in _verdict(trained)["Compression"]
     bpe_pipeline.report(trained, compare=tmp_path / "smaller")
     card = (trained / "tokenizer/README.md").read_text()
     size = bpe_pipeline.load(trained).vocab_size
@@ -96,9 +96,9 @@ def test_vocabulary_sizes_are_behind_names(trained: Path, tmp_path: Path) -> Non
 
 
 def test_a_difference_of_few_tokens_is_not_none() -> None:
-    assert _against(99_999, 100_000, "old", 300) == "0.001% fewer tokens than old, 300 tokens"
-    assert _against(100_400, 100_000, "old", 300) == "0.4% more tokens than old, 300 tokens"
-    assert _against(100_600, 100_000, "old", 300) == "1% more tokens than old, 300 tokens"
+    assert str(Comparison("the sample", "old", 300, 99_999, 100_000)) == "0.001% fewer tokens than old, 300 tokens"
+    assert str(Comparison("the sample", "old", 300, 100_400, 100_000)) == "0.4% more tokens than old, 300 tokens"
+    assert str(Comparison("the sample", "old", 300, 100_600, 100_000)) == "1% more tokens than old, 300 tokens"
     assert str(Saving.of([100_000, 99_990], 1)) == "1 new: 99,990 tokens (-0.01%, by the last doubling -0.01%)"
 
 

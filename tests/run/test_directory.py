@@ -43,7 +43,7 @@ def _counted(corpus: Path, output: Path, *options: str) -> Path:
 
 def test_overwrite_deletes_what_the_manifest_lists(corpus: Path, output: Path, monkeypatch) -> None:
     monkeypatch.setenv(EXTENT, "page")  # with a model card
-    monkeypatch.setattr("bpe_pipeline.reports.page.plotly_script", lambda: None)
+    monkeypatch.setattr("bpe_pipeline.reports.drawing.can_draw", lambda: False)
     bpe_pipeline.train(corpus, output=output, vocab_size=300, chunk_size=1000, overwrite=True)
     assert run_here("merge", output, "--vocab-size", 280).returncode == 0
     assert len(list((output / "counts").iterdir())) > 1

@@ -247,3 +247,16 @@ def test_a_file_system_without_locks_has_files_in_their_place(tmp_path: Path, mo
     assert not list(tmp_path.glob("run/.lock-*"))
     with directory.locked("1/2"), pytest.raises(RunDirectoryError, match=r"part 1/2 \(.*\) works in"), lock.held(home):
         pass
+
+
+def test_a_lock_that_cannot_be_emptied_hides_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk may refuse that, too, while the command ends for another reason."""
+
+    def refusing(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "ftruncate", refusing)
+    with pytest.raises(RunDirectoryError, match="the reason"), lock.held(tmp_path):
+        raise RunDirectoryError("the reason")
+    with lock.held(tmp_path):
+        pass

@@ -3,12 +3,13 @@ or cut it in several steps: the ids of `encode`. What needs more than that is re
 
 import codecs
 import json
+from functools import partial
 from pathlib import Path
 
 import encoded
 import pytest
 from amount import FULL
-from encoded import between_skipped, expected, read_shards
+from encoded import expected, kept_documents, read_shards
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from published import BOS, EOT, PARTS, SHAPES, pair
@@ -73,8 +74,8 @@ def test_any_text_in_any_chunks(
     own = ids if options["documents"] == "separator" else [id_ for id_ in ids if id_ != end]
     assert read_shards(output) == own
     assert b"".join(bpe_pipeline.decode(output, ours)) == ours.decode_bytes(ids)
-    skip = options["errors"] == "skip"
-    valid = [part for data in files for part in (between_skipped(data, ours.model.separating) if skip else [data])]
+    kept = partial(kept_documents, special_tokens=ours.model.separating, separator=separator)
+    valid = [part for data in files for part in (kept(data) if options["errors"] == "skip" else [data])]
     found = [one for part in valid for one in TextEncoder(ours.model).text_stretches(part)]
     sizes = sum(len(ids) for ids, _ in found), sum(len(text) for _, text in found)
     assert (corpus.text_tokens or 0, corpus.text_bytes if corpus.text_tokens else 0) == sizes

@@ -8,7 +8,7 @@ import encoded
 import published
 import pytest
 from encoded import expected, write_lines
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from selecting import selected
 
@@ -52,6 +52,7 @@ def test_any_text_in_any_chunks(tokenizer, tmp_path_factory, texts, kind, made, 
     texts = [text.replace(END, names[0]).replace(MARK, names[1]) for text in texts]
     home, options = write(tmp_path_factory.mktemp("any"), texts, kind), {**vars(judge), **cut, "separator": names[0]}
     parts = [selected([text.encode()], judge, [names[0].encode()], [names[1].encode()]) for text in texts]
+    assume(made == "ours" or not any(names[0] * 2 in part.text.decode(errors="replace") for part in parts))
     wanted = expected(ours, [part.text for part in parts if part.text], names[0])
     with contextlib.nullcontext() if wanted else pytest.raises(InputError, match=r"sample is empty|holds no text"):
         assert bpe_pipeline.encode(home, ours, **options).ids.tolist() == wanted

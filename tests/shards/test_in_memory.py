@@ -8,12 +8,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import counter_files
 import peers
 import published
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from encoded import EOT, expected, read_shards, write_corpus, write_lines
+from encoded import EOT, IM, expected, read_shards, write_corpus, write_lines
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -152,3 +153,23 @@ def test_inputs_without_text_are_named(tokenizer: bpe_pipeline.Tokenizer, tmp_pa
 def test_a_limit_below_the_tokenizer_is_refused(tokenizer: bpe_pipeline.Tokenizer, invalid: Path) -> None:
     with pytest.raises(UsageError, match="too small: encoding with a tokenizer of"):
         bpe_pipeline.encode(invalid, tokenizer, memory_limit="80MiB")
+
+
+@pytest.mark.parametrize("more", [{}, {"max_document_chars": 1000}, {"sample": 0.999999999}], ids=str)
+@pytest.mark.parametrize("chunk_size", [1, 1000])
+def test_what_is_skipped_is_a_document_whole_with_its_separator(more: dict, chunk_size: int, tmp_path: Path) -> None:
+    """Not the half of it up to another special token; it is the same with other options that judge documents."""
+    ours = bpe_pipeline.Tokenizer.from_merges([], [EOT, IM])
+    (tmp_path / "a.txt").write_bytes(
+        f"one{EOT}half {IM} bad \xff".encode("latin-1") + f"{IM} end{EOT}{EOT}two".encode()
+    )
+    options = {"errors": "skip", "chunk_size": chunk_size, **more}
+    encoded = bpe_pipeline.encode(tmp_path / "a.txt", ours, workers=1, **options)
+    assert ours.decode(encoded.ids.tolist()) == f"one{EOT}{EOT}two{EOT}"
+    marks = [EOT, IM]
+    run = bpe_pipeline.count(tmp_path / "a.txt", special_tokens=marks, output=tmp_path / "run", workers=1, **options)
+    assert (run.corpus.documents, [(one.kind, one.count) for one in run.corpus.losses]) == (
+        2,
+        [("documents_skipped", 1)],
+    )
+    assert counter_files.read(tmp_path / "run" / "counter.parquet") == {b"one": 1, b"two": 1}

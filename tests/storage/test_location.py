@@ -80,7 +80,7 @@ def test_rest_of_a_query_opens_a_location_and_is_not_shown(uri: str, shown: str)
 @pytest.mark.here  # what is stored in the memory of this process
 def test_rest_of_a_query_is_stored_and_printed_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec = pytest.importorskip("fsspec")
-    monkeypatch.setattr("bpe_pipeline.reports.page.plotly_script", lambda: None)
+    monkeypatch.setattr("bpe_pipeline.reports.drawing.can_draw", lambda: False)
     store = fsspec.filesystem("memory")
     for secret in ("hunter2", "hunter3"):
         store.pipe(f"/pages/a.txt?sig={secret}", b"some text to learn from " * 9)

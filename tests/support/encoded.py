@@ -7,7 +7,7 @@ import re
 import struct
 from array import array
 from collections.abc import Iterable
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import peers
@@ -58,12 +58,15 @@ def write_corpus(home: Path) -> Path:
     return home
 
 
-def between_skipped(text: bytes, special_tokens: Iterable[str]) -> list[bytes]:
-    """Return the stretches of a text between the documents that are no UTF-8, which its special tokens separate."""
+def kept_documents(text: bytes, special_tokens: Iterable[str], separator: str) -> list[bytes]:
+    """Return the documents of a text that are UTF-8, each with the separator that ends it, if one does."""
     tokens = sorted(map(str.encode, special_tokens), key=len, reverse=True)
-    parts = re.split(b"(%s)" % b"|".join(map(re.escape, tokens)), text)
-    by_validity = groupby(parts, lambda part: part.decode(errors="ignore").encode() == part)
-    return [b"".join(stretch) for valid, stretch in by_validity if valid]
+    documents = [b""]
+    for part in re.split(b"(%s)" % b"|".join(map(re.escape, tokens)), text):
+        documents[-1] += part
+        if part == separator.encode():
+            documents.append(b"")
+    return [document for document in documents if document.decode(errors="ignore").encode() == document]
 
 
 def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT, errors: str = "replace") -> list[int]:
@@ -76,7 +79,7 @@ def expected(tokenizer: Tokenizer, texts: list[bytes], separator: str = EOT, err
     behind = behind[:-1] if behind[-1:] == [end] else behind
     ids: list[int] = []
     for text in texts:
-        stretches = between_skipped(text, tokenizer.model.separating) if errors == "skip" else [text]
+        stretches = kept_documents(text, tokenizer.model.separating, separator) if errors == "skip" else [text]
         own = [id_ for stretch in stretches for id_ in tokenizer.encode(stretch, add_special_tokens=False)]
         inside = False
         for id_ in own if not own or own[-1] == end else [*own, end]:

@@ -61,7 +61,7 @@ def values_of(files: dict[str, Path]) -> dict[str, dict[str, dict[str, float]]]:
     from tokenizer_analysis.core.input_providers import RawTokenizationProvider
     from tokenizer_analysis.core.input_types import InputSpecification
     from tokenizer_analysis.core.tokenizer_wrapper import HuggingFaceTokenizer
-    from tokenizer_analysis.metrics import basic, gini, information_theoretic, math, utf8_integrity
+    from tokenizer_analysis.metrics import basic, gini, information_theoretic, utf8_integrity
     from transformers import PreTrainedTokenizerFast
 
     def provider(lines: dict[str, list[str]]) -> Any:
@@ -72,7 +72,7 @@ def values_of(files: dict[str, Path]) -> dict[str, dict[str, dict[str, float]]]:
         )
 
     lines, units = texts(), create_default_configs()
-    code = {CODE: lines.pop(CODE)}
+    del lines[CODE]
     given = provider(lines)
     found = basic.BasicTokenizationMetrics(given).compute(cer_time_budget_s=0.001)
     for unit in ("bytes", "characters"):
@@ -82,45 +82,29 @@ def values_of(files: dict[str, Path]) -> dict[str, dict[str, dict[str, float]]]:
     found["renyi"] = information_theoretic.InformationTheoreticMetrics(given).compute()["renyi_efficiency"]
     found["gini lines"] = gini.TokenizerGiniMetrics(given, units["lines"]).compute()["tokenizer_fairness_gini"]
     found |= utf8_integrity.UTF8IntegrityMetrics(given).compute()
-    found |= math.DigitBoundaryMetrics(given).compute()
-    operators = math.DigitBoundaryMetrics(provider(code)).compute()["operator_isolation_rate"]["per_tokenizer"]
     of = {name: {kind: found[kind]["per_tokenizer"][name] for kind in found} for name in files}
-    return {name: _values(one, operators[name]) for name, one in of.items()}
+    return {name: _values(one) for name, one in of.items()}
 
 
-def _values(of: dict[str, Any], operators: Any) -> dict[str, dict[str, float]]:
+def _values(of: dict[str, Any]) -> dict[str, dict[str, float]]:
     def by(kind: str, member: str) -> dict[str, float]:
         values = {"": of[kind]["global"], **of[kind]["per_language"]}
         return {name: value[member] for name, value in values.items() if value[member] is not None}
 
-    utf8 = "utf8_token_integrity"
-    renyi = {
-        f"renyi_{order}".replace(".", "_"): {
-            "" if name == "overall" else name: value for name, value in of["renyi"][f"renyi_{float(order)}"].items()
-        }
-        for order in (1, 2, 2.5, 3)
-    }
     used = of["vocabulary_utilization"]
     used = {"global": {"utilization": used["global_utilization"]}, "per_language": used["per_language"]}
     of = {**of, "vocabulary_utilization": used}
-    digits = of["digit_split_variability"]["by_digit_length"]
     return {
         "vocabulary_used": by("vocabulary_utilization", "utilization"),
-        "tokens_per_line": {"": of["avg_tokens_per_line"]["global_avg"]},
         "bytes_per_token": {"": of["bytes"]["global"]["compression_rate"], **of["bytes"]["per_language"]},
         "characters_per_token": {
             "": of["characters"]["global"]["compression_rate"],
             **of["characters"]["per_language"],
         },
-        **renyi,
-        "integrity": by(utf8, "completeness_rate"),
-        "crossing": by(utf8, "boundary_crossing_rate"),
-        "split": by("utf8_char_split", "splits_per_1k_multibyte"),
+        "renyi_2_5": {"" if name == "overall" else name: value for name, value in of["renyi"]["renyi_2.5"].items()},
+        "integrity": by("utf8_token_integrity", "completeness_rate"),
         "round_trip": {"": of["reconstruction_fidelity"]["overall"]["exact_match_rate"]},
         "gini": {unit: of[f"gini {unit}"]["gini_coefficient"] for unit in ("lines", "characters")},
-        "ways": {f"{name} {n}": one["num_patterns"] for n, found in digits.items() for name, one in found.items()},
-        "entropy": {f"{name} {n}": one["entropy"] for n, found in digits.items() for name, one in found.items()},
-        "operators_alone": {CODE: operators["by_language"][CODE]["isolation_rate"]},
     }
 
 

@@ -24,7 +24,6 @@ from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.counts.counted import Counted, text_counters
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges.merge_list import MergeList
-from bpe_pipeline.reports import model_card
 from bpe_pipeline.reports.numbers import REFERENCES, Numbers
 from bpe_pipeline.reports.parts import Part, Rows, Table
 from bpe_pipeline.reports.summary import Report, Section, Summary
@@ -35,7 +34,7 @@ from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
-from bpe_pipeline.storage.atomic import whole_file, write_whole
+from bpe_pipeline.storage.atomic import write_whole
 from bpe_pipeline.tokenizer.export import Check, Trained
 from bpe_pipeline.tokenizer.formats.fields import CARD
 
@@ -217,26 +216,25 @@ def _page_wanted() -> bool:
 
 
 def prepare_page() -> None:
-    """Compress what every page holds, while a worker computes its numbers."""
+    """Make what every page holds, while a worker computes its numbers."""
     if not _page_wanted():
         return
-    from bpe_pipeline.reports.page import packed_script, plotly_script
+    from bpe_pipeline.reports.drawing import can_draw, page_script
+    from bpe_pipeline.reports.html import templates
 
-    if (script := plotly_script()) is not None:
+    templates()
+    if can_draw():
         with contextlib.suppress(OSError):  # writing the page will say so
-            packed_script(script)
+            page_script()
 
 
 def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
-    """Return the path of the report, with a hint if plotly is missing, and what it adds to the tokenizer directory."""
+    """Return the path of the report, with a hint if it has no figures, and what it adds to the tokenizer directory."""
     if numbers is None or not _page_wanted():
         return str(run.directory / "report.txt"), ()
-    from bpe_pipeline.reports.page import plotly_script
+    from bpe_pipeline.reports.drawing import HINT, can_draw
 
-    if plotly_script() is not None:
-        return str(run.directory / "report.html"), (CARD,)
-    hint = f"{run.directory / 'report.txt'} (as a page with plots: pip install 'bpe-pipeline[report]')"
-    return hint, (CARD,)
+    return f"{run.directory / 'report.html'}{'' if can_draw() else f' (with figures: {HINT})'}", (CARD,)
 
 
 def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
@@ -271,20 +269,20 @@ def write_files(
     *,
     with_page: bool = True,
 ) -> tuple[Location, ...]:
-    """Write numbers and, if they are known and plotly is installed, the page; into the run directory text, too."""
+    """Write numbers and, if they are known, the page; into the run directory text, too."""
     where, as_json = outputs or (run.directory / "report.html", run.directory / "report.json")
     written = [as_json] if outputs is not None else [run.directory / "report.txt", as_json]
     pages, numbers = list[Location](), report.numbers
     try:
         if with_page and numbers is not None and tokenizer is not None and options is not None:
-            from bpe_pipeline.reports import page
+            from bpe_pipeline.reports import model_card
+            from bpe_pipeline.reports.page import report_page
 
             shown_options = _shown_options(options, run.manifest)
-            if page.plotly_script() is not None:
-                with whole_file(where) as path, path.open("wb") as file:
-                    parts = {**report.parts(), "made": _how_made(shown_options, run.manifest, report, numbers)}
-                    page.write_page(file, tokenizer, numbers, parts, report.added_figures)
-                pages.append(where)
+            parts = {**report.parts(), "made": _how_made(shown_options, run.manifest, report, numbers)}
+            page = report_page(tokenizer, numbers, report.verdict, parts)
+            write_whole(where, page.encode(errors="replace"))
+            pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):
                 write_whole(card, model_card.model_card(shown_options, numbers, report.summary.corpus, report.verdict))
                 written.append(card)
@@ -315,4 +313,6 @@ def load(run: Run) -> Report | None:
 
 def is_edited(card: Location) -> bool:
     """Whether a person wrote or edited a model card."""
-    return card.exists() and model_card.MARK not in read_bounded(card, MANIFEST_BYTES).decode(errors="replace")
+    from bpe_pipeline.reports.model_card import MARK
+
+    return card.exists() and MARK not in read_bounded(card, MANIFEST_BYTES).decode(errors="replace")

@@ -29,12 +29,12 @@ from bpe_pipeline.corpus.skipped_or_altered import in_words
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import merge, merge_list
-from bpe_pipeline.reports import page
+from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.compared import cached_or_reference, load_compared, written_roles
-from bpe_pipeline.reports.figure_files import images, require_figures, write_figures
+from bpe_pipeline.reports.drawing import HINT, images, require_figures, write_figures
 from bpe_pipeline.reports.numbers import REFERENCES, Numbers
 from bpe_pipeline.reports.numbers_worker import NumbersTask, compute_numbers
-from bpe_pipeline.reports.parts import Part, Table
+from bpe_pipeline.reports.parts import Part, Table, as_text
 from bpe_pipeline.reports.plots import page_figures
 from bpe_pipeline.reports.result import NOT_STORED, Result
 from bpe_pipeline.reports.summary import Report, Summary
@@ -95,8 +95,8 @@ class Extras:
 
 @dataclass(frozen=True)
 class WrittenReport(Result):
-    """The files of a report that was made again, its numbers, a hint about a file that was not written, and what a
-    notebook shows."""
+    """The files of a report that was made again, its numbers, a hint if the page has no figures, and the
+    verdict."""
 
     written: tuple[Location, ...]
     hint: str = ""
@@ -106,7 +106,7 @@ class WrittenReport(Result):
     event = "reported"
 
     def shown(self) -> Iterable[Part]:
-        """Return the verdict, and the tables of compared tokenizers, languages, sources and scripts."""
+        """Return the verdict."""
         return self.parts
 
     def _repr_html_(self) -> str:
@@ -118,9 +118,8 @@ class WrittenReport(Result):
         return printable_lines(self.written)
 
     def text(self, columns: int) -> str:
-        """Return the paths, whole."""
-        del columns
-        return self.brief
+        """Return the verdict, and the paths, whole."""
+        return f"{as_text(self.parts, columns)}\n\n{self.brief}"
 
 
 def run_report(path: Location, extras: Extras, options: WorkOptions, executor: Executor, listener: Listener) -> Result:
@@ -161,18 +160,15 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
     for altered in in_words(numbers.sample.losses) if extras.held_out and numbers.sample is not None else ():
         listener(Notice("warning", f"--held-out: {altered}"))
-    hint = "" if page.plotly_script() is not None else page.HINT
+    hint = "" if drawing.can_draw() else f"the page has no figures; for these: {HINT}"
     if hint:
         listener(Notice("info", hint))
     shown = made_again.parts()
     if extras.figures is not None:
         tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-        figures = [*page_figures(numbers), *made_again.added_figures]
-        write_figures(extras.figures, figures, tables, overwrite=extras.overwrite)
+        write_figures(extras.figures, page_figures(numbers), tables, overwrite=extras.overwrite)
         written = (*written, extras.figures)
-    return WrittenReport(
-        written, hint, numbers, (*shown["verdict"], *shown["compared"], *shown["parts"], *shown["numbers"])
-    )
+    return WrittenReport(written, hint, numbers, tuple(shown["verdict"]))
 
 
 def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listener: Listener) -> NumbersTask:

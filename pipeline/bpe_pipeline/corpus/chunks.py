@@ -102,7 +102,7 @@ def cutting_of(
     ending: how many of the first end documents that are left out or cut.
     """
     whole_documents = judge.needs_whole_documents
-    if judge.selects:
+    if whole_documents:
         rules = {**{text.decode(): PLAIN_RULE for text in special_tokens[ending:]}, **rules}
         special_tokens = special_tokens[:ending]
     special = dict.fromkeys(special_tokens)

@@ -73,7 +73,7 @@ class _Counting:
         pattern = pattern_of(self._options)
         cutter: Any = pattern.automaton or RegexCutter(pattern)
         special, judge = list(special_bytes(self._counting)), DocumentJudge.of(self._counting)
-        ending = len(ending_bytes(self._counting)) if judge.selects else len(special)
+        ending = len(ending_bytes(self._counting)) if judge.needs_whole_documents else len(special)
         return _core.ChunkCounter(
             cutter,
             special[:ending],

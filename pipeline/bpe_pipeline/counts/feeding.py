@@ -68,7 +68,7 @@ class ChunkTask:
     def tokens(self) -> tuple[list[bytes], list[bytes]]:
         """The tokens that separate documents, and those that are cut out of documents."""
         special = [*self.special_tokens]
-        ending = self.ending if self.judge.selects else len(special)
+        ending = self.ending if self.judge.needs_whole_documents else len(special)
         return special[:ending], special[ending:] + self.added_tokens
 
     @property

@@ -19,7 +19,8 @@ from bpe_pipeline.run.ids import SpecialTokens
 from bpe_pipeline.storage import Location, sealed_parquet
 from bpe_pipeline.storage.atomic import whole_file
 
-LEAST_SAVING, LEAST_COUNT = 0.05, 20  # of tokens, by a doubling; of the last merge, so that it is no typing error
+LEAST_SAVING = 0.05  # of the tokens, by a doubling
+LEAST_COUNT, MOST_RARE = 20, 0.05  # a rarer merge is a name or a typing error; the share of these that is accepted
 _COLUMNS = {"left": "large_binary", "right": "large_binary", "count": "uint64", "joined": "uint64"}
 _FINGERPRINT, _STOPPED, _BYTES = b"fingerprint", b"stopped", b"bytes"
 _LEFT_OUT = b"left_out"  # different pre-tokens and their bytes
@@ -79,6 +80,15 @@ class MergeList:
             return self
         columns = {name: getattr(self, name)[:merges] for name in ("left", "right", "counts", "joined")}
         return replace(self, **columns, exhausted=False, choices=None)
+
+
+def rare_share(occurrences: Sequence[int]) -> float:
+    """Return the share of merges that occur fewer than 20 times. occurrences: of each merge in the text, not weighted.
+
+    >>> rare_share([100, 20, 19, 3])
+    0.5
+    """
+    return sum(times < LEAST_COUNT for times in occurrences) / max(len(occurrences), 1)
 
 
 def enough_from(savings: Sequence[float], least: float) -> int | None:

@@ -120,6 +120,20 @@ class Vocabulary:
                 numbers[id_] = numbers[self.left[rank]] + numbers[self.right[rank]]
         return numbers
 
+    def occurrences(self, uses: Sequence[int]) -> list[int]:
+        """Return how often each merge makes its token in a text, by rank. uses: of each id after all merges.
+
+        >>> Vocabulary.from_id_pairs([0, 256], [1, 2]).occurrences([7] * 256 + [1, 3])  # ab, then ab c
+        [4, 3]
+        """
+        times, made = list(uses), [0] * len(self.result)
+        for rank in reversed(range(len(made))):
+            made[rank] = times[self.result[rank]]
+            times[self.result[rank]] = 0  # an earlier merge with the same result
+            times[self.left[rank]] += made[rank]
+            times[self.right[rank]] += made[rank]
+        return made
+
     def to_dict(self) -> dict[int, bytes]:
         """Id -> bytes of every token, special tokens (UTF-8) included, in order of ids."""
         joined = {id_: text.encode() for text, id_ in self.special_tokens.items()} | self.tokens

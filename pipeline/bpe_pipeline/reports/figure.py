@@ -1,122 +1,118 @@
-"""A figure as a value, for two renderers: plotly draws it on the page, matplotlib in files (figure_files.py).
+"""A figure is a specification of Vega-Lite, with the numbers that it draws: the page and `drawing.py` draw it.
 
-    kind     what is drawn                                          points of a series
-    lines    a line for each series, or its points alone            (number, number)
-    dots     a row for each category, in it a dot for each series   (number, category)
-    bars     a bar for each point; no two series have the same x    (category or number, number)
-
-    Figure("languages", "Tokens for the same text by language", "dots", Axis("times English", form=".2f"), Axis(),
-           (Series("this tokenizer", ((1.0, "en"), (2.1, "sw"))), Series("gpt2", ((1.0, "en"), (2.6, "sw")))),
-           "Held-out parallel files.")
-
-Series differ by colour, marker and dash, by their position or `style`, so that they can be told apart in grey and by
-people who are colour-blind (Okabe and Ito's colours). `size_axis` has the ticks of vocabulary sizes.
-
-A page with figures: `plain_page(title, figure_element(figure), ..., figures=[figure, ...])` of page.py, which draws
-where plotly is installed. Files: `write_figures(directory, figures, tables)` of figure_files.py.
+Series differ by colour and marker, so that they can be told apart in grey and by people who are colour-blind (Okabe and
+Ito's colours).
 """
 
-import json
-import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-COLOURS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
-"""Names in page.css."""
-MARKERS = (
-    ("circle", "o"),
-    ("square", "s"),
-    ("diamond", "D"),
-    ("triangle-up", "^"),
-    ("x", "X"),
-    ("cross", "P"),
-    ("triangle-down", "v"),
-)
-DASHES = (("solid", "-"), ("dash", "--"), ("dot", ":"), ("dashdot", "-."), ("longdash", (0, (8, 3))))
-"""Both by their names in plotly and in matplotlib."""
-MARKED_POINTS = 24  # a line of at most so many has a marker at each
-_MOST_TICKS = 6  # that fit on a telephone
-_LEFT_OF_FIRST = 0.06  # of the axis of sizes, so that its first tick does not touch the other axis' 0
+from bpe_pipeline.base.printable import printable
+
+LIGHT = {"page": "#f6f7f9", "card": "#ffffff", "text": "#1d2430", "quiet": "#525c6b", "grid": "#d5dae2"}
+DARK = {"page": "#12161c", "card": "#1b2129", "text": "#e6eaf0", "quiet": "#a9b3c1", "grid": "#39424f"}
+for _colours, _listed in (
+    (LIGHT, "#0072b2 #d55e00 #009e73 #cc79a7 #1d2430 #56b4e9 #e69f00"),
+    (DARK, "#56b4e9 #f28a3a #2bc79a #e8a9cb #e6eaf0 #f0e442 #a98bff"),
+):
+    _colours.update((f"series-{at}", colour) for at, colour in enumerate(_listed.split()))
+_SERIES = [name for name in LIGHT if name.startswith("series-")]
+_MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "triangle-right")
 _USUAL_SIZES = (256, *(1000 * 2**power for power in range(9)))
-Value = int | float | str
-
-
-@dataclass(frozen=True)
-class Axis:
-    """form: of its numbers, as Python and plotly write it. ticks: values with their texts; none: as the renderer likes.
-    limits: the first and the last value shown. zero: it begins there. mark: a value of x with a line."""
-
-    label: str = ""
-    scale: Literal["linear", "log", "category"] = "linear"
-    form: str = ",.3f"
-    ticks: tuple[tuple[float, str], ...] = ()
-    limits: tuple[float, float] | None = None
-    zero: bool = False
-    mark: float | None = None
+_MOST_TICKS = 6  # that fit on a telephone
+_MARKED_POINTS = 100  # a line of more has no markers
+_ROW, _HEIGHT = 22, 260  # pixels: of a category, of other figures
+Encoding = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points as they are drawn, with a name for the legend. style: of another series, by its
-    position. alone: points of a figure of lines that no line joins."""
+    """Points (x, y) with a name for the legend. joined: by a line."""
 
     name: str
-    points: tuple[tuple[Value, Value], ...]
-    style: int | None = None
-    alone: bool = False
+    points: Sequence[tuple[Any, Any]]
+    joined: bool = False
 
 
 @dataclass(frozen=True)
 class Figure:
-    """id: of its element and files. note: where its numbers come from."""
+    """id: of its element and files. note: where its numbers come from. series: what `spec` draws."""
 
     id: str
     title: str
-    kind: Literal["lines", "dots", "bars"]
-    x: Axis
-    y: Axis
+    note: str
     series: tuple[Series, ...]
-    note: str = ""
+    spec: Mapping[str, Any]
 
-    def categories(self, at: int) -> list[Value]:
-        """Return the different values of an axis, 0 or 1, as they come."""
-        return list(dict.fromkeys(point[at] for line in self.series for point in line.points))
-
-    @property
-    def bar_width(self) -> float:
-        """The width of bars, in units of x, with gaps between them."""
-        numbers = sorted(x for x in self.categories(0) if not isinstance(x, str))
-        return 0.9 * min((after - before for before, after in pairwise(numbers)), default=1)
-
-    def styled(self) -> Iterator[tuple[Series, int]]:
-        """Yield each series with the position of its style."""
-        yield from ((one, at if one.style is None else one.style) for at, one in enumerate(self.series))
-
-    @property
-    def has_legend(self) -> bool:
-        """Whether a name is needed to tell series apart."""
-        return sum(bool(line.name) for line in self.series) > 1
-
-    def rows(self) -> Iterator[tuple[Value, ...]]:
+    def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield its numbers as a table, headers first."""
-        yield "series", self.x.label or "x", self.y.label or "y"
-        yield from ((line.name, x, y) for line in self.series for x, y in line.points)
+        yield "series", *(self.spec["encoding"][axis]["title"] or axis for axis in "xy")
+        yield from ((one.name, x, y) for one in self.series for x, y in one.points)
 
 
-def size_axis(sizes: Iterable[int], label: str = "vocabulary size") -> Axis:
+def figure_of(
+    id_: str, title: str, axes: tuple[Encoding, Encoding], series: Sequence[Series], note: str = "", mark: str = "point"
+) -> Figure:
+    """Return a figure. axes: x and y, of `number`, `category` or `size`; mark: "point" or "bar"."""
+    names = [printable(one.name) for one in series]
+    markers = [_MARKERS[(at + at // len(_SERIES)) % len(_MARKERS)] for at in range(len(names))]
+    colours = [f"var(--{_SERIES[at % len(_SERIES)]})" for at in range(len(names))]
+    legend = {"title": None} if len(names) > 1 else None
+    of_series = {"field": "series", "type": "nominal", "legend": legend}
+    x, y = axes
+    encoding = {"x": x, "y": y, "color": {**of_series, "scale": {"domain": names, "range": colours}}}
+    shape = {**of_series, "scale": {"domain": names, "range": markers}}
+    layers = []
+    for kind in ("line", mark):
+        drawn = [one for one in series if (one.joined if kind == "line" else len(one.points) <= _MARKED_POINTS)]
+        values = [_row(printable(one.name), *point) for one in drawn for point in one.points]
+        shaped = {"encoding": {"shape": shape}} if kind == "point" else {}
+        if values:
+            layers.append({"data": {"values": values}, "mark": {"type": kind, "tooltip": True}, **shaped})
+    rows = len({point[1] for one in series for point in one.points}) if y["type"] == "nominal" else 0
+    spec = {
+        "width": "container",
+        "height": _ROW * rows or _HEIGHT,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "encoding": encoding,
+        "layer": layers,
+    }
+    return Figure(id_, title, note, tuple(series), spec)
+
+
+def _row(name: str, *point: Any) -> dict[str, Any]:
+    x, y = (printable(one) if isinstance(one, str) else one for one in point)
+    return {"series": name, "x": x, "y": y}
+
+
+def number(field: str, title: str, form: str = ",.3~f", *, zero: bool = False) -> Encoding:
+    """Return an axis of numbers. zero: it begins there."""
+    scale = {"zero": zero, "nice": True}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "scale": scale,
+        "axis": {"format": form, "tickCount": 6},
+    }
+
+
+def category(field: str, title: str | None = None) -> Encoding:
+    """Return an axis of texts, in the order in which they come."""
+    return {"field": field, "type": "nominal", "title": title, "sort": None, "axis": {"labelAngle": 0}}
+
+
+def size(field: str, sizes: Iterable[int]) -> Encoding:
     """Return a logarithmic axis for these vocabulary sizes, with as many usual ones as ticks as fit."""
     listed = sorted(sizes)
-    first = max(size for size in _USUAL_SIZES if size <= max(listed[0], _USUAL_SIZES[0]))
-    usual = [size for size in _USUAL_SIZES if first <= size <= listed[-1] * 1.1] or [listed[-1]]
-    every = -(-len(usual) // _MOST_TICKS)
-    ticks = tuple((size, short(size)) for size in usual[::-1][::every][::-1])
-    least, most = math.log10(first), math.log10(listed[-1] * 1.15)
-    limits = 10 ** (least - (most - least) * _LEFT_OF_FIRST), 10**most
-    return Axis(label, scale="log", form=",.0f", ticks=ticks, limits=limits)
+    first = max(one for one in _USUAL_SIZES if one <= max(listed[0], _USUAL_SIZES[0]))
+    usual = [one for one in _USUAL_SIZES if first <= one <= listed[-1] * 1.1] or [listed[-1]]
+    ticks = usual[::-1][:: -(-len(usual) // _MOST_TICKS)][::-1]
+    scale = {"type": "log", "domain": [first * 0.85, listed[-1] * 1.15], "nice": False}
+    axis = {"values": ticks, "format": "~s"}
+    return {"field": field, "type": "quantitative", "title": "vocabulary size", "scale": scale, "axis": axis}
 
 
 def without_endings(names: Iterable[str]) -> dict[str, str]:
@@ -129,66 +125,19 @@ def without_endings(names: Iterable[str]) -> dict[str, str]:
     return bare if len({*bare.values()}) == len(bare) else {name: name for name in bare}
 
 
-def short(size: int) -> str:
-    """Return a size as people say it.
-
-    >>> short(32_000), short(1_024)
-    ('32k', '1,024')
-    """
-    return f"{size // 1000}k" if size >= 1000 and size % 1000 == 0 else f"{size:,}"
-
-
-def plotly_figure(figure: Figure) -> dict[str, Any]:
-    """Return data and layout as plotly draws them; colours are names of the page's style sheet."""
-    template = json.loads(Path(__file__).with_name("plots.json").read_bytes())
-    series, rows = len(figure.series), len(figure.categories(1)) if figure.kind == "dots" else 0
-    layout: dict[str, Any] = {"template": template, "height": 280 + 10 * series, "showlegend": figure.has_legend}
-    layout |= {"xaxis": _plotly_axis(figure.x), "yaxis": _plotly_axis(figure.y)}
-    if figure.kind == "dots":
-        layout |= {"height": 100 + 22 * rows + 10 * series}
-        layout["yaxis"] |= {"type": "category", "autorange": "reversed", "dtick": 1}
-    if figure.kind == "bars" and isinstance(figure.categories(0)[0], str):
-        layout["xaxis"] |= {"type": "category"}
-    if figure.x.mark is not None:
-        line = {"dash": "dash", "color": "var(--text)", "width": 1.5}
-        layout["shapes"] = [{"x0": figure.x.mark, "x1": figure.x.mark, "y0": 0, "y1": 1, "yref": "paper", "line": line}]
-    return {"data": [_plotly_trace(figure, one, style) for one, style in figure.styled()], "layout": layout}
-
-
-def _plotly_axis(axis: Axis) -> dict[str, Any]:
-    layout: dict[str, Any] = {"title": {"text": _plain(axis.label)}, "type": axis.scale, "hoverformat": axis.form}
-    if axis.ticks:
-        layout |= {"tickvals": [at for at, _ in axis.ticks], "ticktext": [_plain(text) for _, text in axis.ticks]}
-    elif axis.scale == "log":
-        layout |= {"dtick": 1}
-    if axis.limits is not None:
-        layout |= {"range": [math.log10(one) if axis.scale == "log" else one for one in axis.limits]}
-    return layout | ({"rangemode": "tozero"} if axis.zero else {})
-
-
-def _plotly_trace(figure: Figure, one: Series, style: int) -> dict[str, Any]:
-    colour = f"var(--{COLOURS[style % len(COLOURS)]})"
-    trace: dict[str, Any] = {"x": [x for x, _ in one.points], "y": [y for _, y in one.points], "name": _plain(one.name)}
-    for at, axis in (("x", figure.x), ("y", figure.y)):
-        trace[at] = [_plain(value) if isinstance(value, str) else value for value in trace[at]]
-        trace["hovertemplate"] = trace.get("hovertemplate", "") + f"{_plain(axis.label)} %{{{at}}}<br>"
-    trace["hovertemplate"] += f"<extra>{_plain(one.name)}</extra>"
-    if figure.kind == "bars":
-        return trace | {"type": "bar", "marker": {"color": colour}, "width": figure.bar_width}
-    joined = figure.kind == "lines" and not one.alone
-    marked = not joined or len(one.points) <= MARKED_POINTS
-    mode = "+".join(("lines",) * joined + ("markers",) * marked)
-    symbol = MARKERS[marker_of(style)][0] + "-open" * bool(style)
-    marker = {"color": colour, "symbol": symbol, "size": 9, "line": {"color": colour, "width": 2}}
-    line = {"color": colour, "dash": DASHES[style % len(DASHES)][0], "width": 2}
-    return trace | {"type": "scatter", "mode": mode, "marker": marker, "line": line, "showlegend": bool(one.name)}
-
-
-def marker_of(style: int) -> int:
-    """Return the position of a style's marker: the eighth has the first colour with the second marker."""
-    return (style + style // len(COLOURS)) % len(MARKERS)
-
-
-def _plain(text: str) -> str:
-    """Keep plotly from interpreting tags and formulas."""
-    return text.replace("<br>", "\n").replace("<", "\u2039").replace("\n", "<br>").replace("$", "\uff04")
+def theme(font_pixels: int = 12) -> dict[str, Any]:
+    """Return how all figures look; colours are variables of the page's style sheet."""
+    of_text = {"labelFontSize": font_pixels, "titleFontSize": font_pixels, "labelColor": "var(--text)"}
+    axis = {**of_text, "titleColor": "var(--text)", "titleFontWeight": "normal", "labelLimit": 140}
+    axis |= {"labelOverlap": "greedy", "labelSeparation": 8}
+    lines = dict.fromkeys(("gridColor", "domainColor", "tickColor"), "var(--grid)")
+    return {
+        "background": "transparent",
+        "font": "system-ui, sans-serif",
+        "axis": {**axis, **lines},
+        "legend": {**of_text, "orient": "top", "columns": 1, "labelLimit": 320, "symbolSize": 70},
+        "point": {"filled": True, "size": 60, "opacity": 1},
+        "bar": {"color": "var(--series-0)"},
+        "line": {"strokeWidth": 2},
+        "view": {"stroke": None},
+    }

@@ -1,10 +1,8 @@
 """Formulas of numbers: of counts, of costs, and of how numbers in a text are cut."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
-from typing import NamedTuple
 
 
 def renyi_efficiency(counts: Iterable[int], order: float) -> float | None:
@@ -46,35 +44,6 @@ def mean_digit_f1(numbers: Mapping[tuple[int, tuple[int, ...]], int]) -> float |
     total = sum(numbers.values())
     scores = (times * digit_f1(cuts, usual[digits][1]) for (digits, cuts), times in numbers.items())
     return math.fsum(scores) / total if total else None
-
-
-class NumberCuts(NamedTuple):
-    """How numbers of as many digits are cut: how many there are, in how many ways, and the entropy of these in bits."""
-
-    numbers: int
-    ways: int
-    entropy: float
-
-
-def number_cuts(numbers: Mapping[tuple[int, tuple[int, ...]], int]) -> dict[int, NumberCuts]:
-    """Return how numbers are cut, by their digits.
-
-    >>> number_cuts({(4, (1,)): 2, (4, (2,)): 2, (1, ()): 5})
-    {1: NumberCuts(numbers=5, ways=1, entropy=0.0), 4: NumberCuts(numbers=4, ways=2, entropy=1.0)}
-    """
-    ways: defaultdict[int, list[int]] = defaultdict(list)
-    for (digits, _), times in sorted(numbers.items()):
-        ways[digits].append(times)
-    totals = {digits: sum(listed) for digits, listed in ways.items()}
-    return {
-        digits: NumberCuts(totals[digits], len(listed), entropy_of(listed)) for digits, listed in sorted(ways.items())
-    }
-
-
-def entropy_of(counts: Iterable[int]) -> float:
-    """Return the Shannon entropy of counts in bits."""
-    listed = list(counts)
-    return math.fsum(count / sum(listed) * math.log2(sum(listed) / count) for count in listed)
 
 
 def gini(amounts: Iterable[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""Measure how tokenizers cut a sample: all of it, by source and by script, and how they compare.
+"""Measure how tokenizers cut a sample: all of it, by source, and how they compare.
 
 The numbers are those of `definitions.py`.
 """
@@ -7,31 +7,23 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from operator import itemgetter
 
-from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, NUMBERS, TEXT, VOCABULARY, Number, values
-from bpe_pipeline.reports.formulas import NumberCuts, number_cuts
+from bpe_pipeline.pattern.normalization import nfc
+from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, TEXT, values
 from bpe_pipeline.reports.record import MarkedText, MeasuredTokenizer, Record, record_of
+from bpe_pipeline.reports.tokens import scripts_of
 
-_LARGEST_SHARE, _FEWEST_TIMES, _FEWEST_BYTES, _MOST_TOKENS = 0.1, 4, 4, 24  # of tokens of a single source
 _MOST_SOURCES = 12
-FEWEST_SOURCES = 3  # with fewer, no token is reported as one of a single source
 _TOP, _OTHERS = "(not in a directory)", "(others)"
 _BATCH = 1024  # documents that are measured at once
-_CODE = re.compile(
-    r"(?i)\bcode\b|\.(?:[chjrm]|cc|cpp|cs|cu|f90|go|hs|hpp|java|jl|js|kt|lua|php|pl|py|rb|rs|scala|sh|sql|swift|tsx?)$"
-)
-_OF_SCRIPTS = [
-    NUMBERS[name] for name in ("bytes", "tokens", "bytes_per_token", "tokens_per_word", "whole", "lines", "round_trip")
-]
 
 
 @dataclass(frozen=True)
 class TextMeasures:
-    """How a tokenizer cuts some text. For a script, bytes and tokens count its words only. numbers: those of
-    `definitions.TEXT` that there are; of code only in sources that are called so."""
+    """How a tokenizer cuts some text. numbers: those of `definitions.TEXT` that there are."""
 
     name: str
     bytes: int
@@ -49,20 +41,16 @@ class Against:
 
 @dataclass(frozen=True)
 class TokenizerMeasures:
-    """How a tokenizer cuts a sample: all of it, by source, and by script of the words and lines.
+    """How a tokenizer cuts a sample: all of it, and by source. languages: numbers of them; costs: of each language.
 
-    languages, vocabulary: numbers of them; costs: of each language. digits: how numbers are cut, by their digits.
+    scripts: bytes of the words of each script.
     """
 
     whole: TextMeasures
     sources: tuple[TextMeasures, ...]
-    scripts: tuple[TextMeasures, ...]
-    used: int
-    single_source: tuple[tuple[int, str, int], ...]  # id, source, occurrences
+    scripts: dict[str, int]
     languages: dict[str, float] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
-    vocabulary: dict[str, float] = field(default_factory=dict)
-    digits: dict[int, NumberCuts] = field(default_factory=dict)
     against: Against | None = None
 
 
@@ -75,11 +63,20 @@ class SampleText:
     languages: Sequence[str] = ()
     same: bool = False
 
+    def in_nfc(self) -> "SampleText":
+        """Return the same texts in NFC."""
+        return replace(self, texts=[(source, nfc(text)) for source, text in self.texts])
+
+    def changed_by_nfc(self) -> dict[str, tuple[int, int]]:
+        """Return of each script how many lines NFC changes, and of how many; a line has that of its first letter."""
+        lines = [line for _, text in self.texts for line in text.split("\n") if line.strip()]
+        changed, of_all = scripts_of(line for line in lines if nfc(line) != line), scripts_of(lines)
+        return {script: (count, of_all[script]) for script, count in changed.items()}
+
     def batches(self) -> Iterator[tuple[str, list[MarkedText]]]:
         """Yield a source and some of its texts: what is found in them is freed with the batch."""
         for source, listed in groupby(self.texts, key=itemgetter(0)):
-            is_code = _CODE.search(source) is not None
-            while texts := [MarkedText(text, is_code=is_code) for _, text in islice(listed, _BATCH)]:
+            while texts := [MarkedText(text) for _, text in islice(listed, _BATCH)]:
                 yield source, texts
 
     def cost(self, sums: Mapping[str, float]) -> float:
@@ -121,58 +118,31 @@ def measure(named: Sequence[tuple[str, MeasuredTokenizer]], sample: SampleText) 
 
 
 def _measures(name: str, counted: Counted, against: Against | None, sample: SampleText) -> TokenizerMeasures:
-    whole, vocab = counted.whole, counted.tokenizer.vocab
-    scripts = {script: Record(0, sums) for script, sums in whole.scripts.items() if script and sums.get("words")}
     there = [language for language in sample.languages if language in counted.sources]  # others have no text
     costs = {language: sample.cost(counted.sources[language].sums) for language in there}
+    sources = sorted(counted.sources.items(), key=lambda item: -item[1].sums.get("bytes", 0))
+    whole = counted.whole
     return TokenizerMeasures(
         whole=_text_measures(name, whole),
-        sources=tuple(
-            _text_measures(source, record)
-            for source, record in sorted(counted.sources.items(), key=lambda item: -item[1].sums.get("bytes", 0))
-        ),
-        scripts=tuple(
-            _text_measures(script, record, _OF_SCRIPTS)
-            for script, record in sorted(scripts.items(), key=lambda item: -item[1].sums["words"])
-        ),
-        used=len(whole.used),
-        single_source=_of_single_sources(counted, whole.used),
+        sources=tuple(_text_measures(source, record) for source, record in sources),
+        scripts=dict(whole.scripts.most_common()),
         languages=values(LANGUAGES, costs) if costs else {},
         costs=costs,
-        vocabulary=values(VOCABULARY, vocab),
-        digits=number_cuts(whole.numbers),
         against=against,
     )
 
 
-def _text_measures(name: str, record: Record, numbers: Sequence[Number] = TEXT) -> TextMeasures:
+def _text_measures(name: str, record: Record) -> TextMeasures:
     bytes_, tokens = (int(record.sums.get(one, 0)) for one in ("bytes", "tokens"))
-    return TextMeasures(name, bytes_, tokens, values(numbers, record))
+    return TextMeasures(name, bytes_, tokens, values(TEXT, record))
 
 
 def _against(first: Counted, other: Counted) -> Against:
     """Compare the first tokenizer with another one."""
-    [nsl] = AGAINST
     pairs = {"": (first.whole, other.whole)}
     pairs |= {source: (first.sources[source], record) for source, record in other.sources.items()}
     tokens = {name: (one.sums["tokens"], theirs.sums["tokens"]) for name, (one, theirs) in pairs.items()}
-    return Against({name: ratio for name, pair in tokens.items() if (ratio := nsl.of(pair)) is not None})
-
-
-def _of_single_sources(counted: Counted, all_ids: Counter[int]) -> tuple[tuple[int, str, int], ...]:
-    """Return the most frequent tokens that occur in one source alone, which is a small one of several."""
-    sources, tokens = counted.sources, counted.tokenizer.vocab
-    if len(sources) < FEWEST_SOURCES:
-        return ()
-    largest_bytes = sum(record.sums["bytes"] for record in sources.values()) * _LARGEST_SHARE
-    candidates = (
-        (id_, source, times)
-        for source, record in sources.items()
-        if record.sums["bytes"] <= largest_bytes
-        for id_, times in record.used.items()
-        if times >= _FEWEST_TIMES and times == all_ids[id_] and len(tokens[id_]) >= _FEWEST_BYTES
-    )
-    return tuple(sorted(candidates, key=lambda one: (-one[2], one[0]))[:_MOST_TOKENS])
+    return Against({name: ratio for name, pair in tokens.items() if (ratio := AGAINST.of(pair)) is not None})
 
 
 def source_names(paths: Sequence[str]) -> dict[str, str]:

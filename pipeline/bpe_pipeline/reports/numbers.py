@@ -9,7 +9,7 @@ from bpe_pipeline.corpus.skipped_or_altered import KindTally
 from bpe_pipeline.reports.definitions import reference_of
 from bpe_pipeline.reports.measure import TokenizerMeasures
 from bpe_pipeline.reports.result import NOT_STORED
-from bpe_pipeline.reports.tokens import TokenGroup, VocabularyNumbers
+from bpe_pipeline.reports.tokens import VocabularyNumbers
 
 MARKED_SIZES = tuple(1000 * 2**power for power in range(9))  # 1,000 to 256,000
 SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json").read_bytes())
@@ -31,58 +31,40 @@ class SizePoint:
 @dataclass(frozen=True)
 class MergeNumbers:
     """curve: sizes from the bytes alone to all merges, evenly on a logarithmic scale. marked: `MARKED_SIZES` up to the
-    last merge, and the size of the run. ranks: (rank from 1, count of the pair when it was merged). last_count: how
-    often the last merge occurred in the text; weighted: in the weighted counts, where the others are gone."""
+    last merge, and the size of the run.
+    rare_merges: the share that occurs fewer than 20 times in the text; None if only weighted counts are known."""
 
     merges: int
     bytes: int
     curve: tuple[SizePoint, ...]
     marked: tuple[SizePoint, ...]
-    ranks: tuple[tuple[int, int], ...]
-    last_count: int = 0
-    weighted: bool = False
+    rare_merges: float | None = None
 
 
 @dataclass(frozen=True)
 class Sample:
     """A sample as each tokenizer cuts it, this one first. parallel: the sources that are the same text in different
-    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes. first_stage: tokens of
-    each source before superwords, if there are any. losses: what was altered in it."""
+    languages. curve: of this tokenizer (vocabulary size, bytes per token) at the marked sizes.
+    losses: what was altered in it; rewritten: of a tokenizer that puts
+    text into NFC, how many lines of each script that changes, and of how many."""
 
     held_out: bool
     description: str
     bytes: int
     texts: int
     tokenizers: tuple[TokenizerMeasures, ...]
-    single_source: TokenGroup
     parallel: tuple[str, ...] = ()
     curve: tuple[tuple[int, float], ...] = ()
-    first_stage: dict[str, int] = field(default_factory=dict)
     losses: dict[str, KindTally] = field(default_factory=dict)
-
-
-Cut = tuple[tuple[tuple[int, ...], str], ...]
+    rewritten: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SentenceTokens:
-    """A sentence. cuts: of each tokenizer ids and text; tokens that share a character are one entry. counts: of each
-    tokenizer, then of each reference. fallback: of each tokenizer, the share of tokens that are one byte of a longer
-    character."""
+    """Tokens of one of the report's own sentences: of each tokenizer, then of each reference."""
 
     language: str
-    text: str
-    cuts: tuple[Cut, ...]
     counts: tuple[int, ...]
-    fallback: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Tokens of a vocabulary by bytes and by script."""
-
-    lengths: dict[int, int]
-    scripts: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -96,14 +78,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class Numbers:
-    """All numbers. tokenizers: names and vocabulary sizes, this one first, as in shapes. sample: None without text.
+    """All numbers. tokenizers: names and vocabulary sizes, this one first. sample: None without text. scripts: how
+    many tokens of this one are of each script.
     ginis: over the languages of the sentences, of each tokenizer, then of each reference. listing: see
     `listing`. unread: files of the sample that gave no text.
     """
 
     tokenizers: tuple[tuple[str, int], ...]
     vocabulary: VocabularyNumbers
-    shapes: tuple[Shape, ...]
+    scripts: dict[str, int]
     merged: MergeNumbers
     sample: Sample | None
     references: tuple[Reference, ...]
@@ -115,27 +98,37 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class SameText:
-    """Tokens of the same text by language, of each of the tokenizers. reference: the language to compare with; origin:
-    of the text. ginis: of each tokenizer over the languages."""
+class LanguageCosts:
+    """What each language costs with each of the tokenizers: tokens of the same text, or tokens a character.
+
+    reference: the language to compare with; unit, origin: of the costs; ginis: of each tokenizer over the languages.
+    """
 
     tokenizers: tuple[str, ...]
-    counts: dict[str, tuple[int, ...]]
+    costs: dict[str, tuple[float, ...]]
     reference: str
+    unit: str
     origin: str
     ginis: tuple[float | None, ...]
 
+    def times(self, language: str, at: int = 0) -> float:
+        """Return the cost of a language over that of the reference, with one of the tokenizers."""
+        return self.costs[language][at] / (self.costs[self.reference][at] or 1)
 
-def same_text(numbers: Numbers) -> SameText:
-    """Return the tokens of the held-out parallel files, or without any of the built-in sentences."""
+
+def language_costs(numbers: Numbers) -> LanguageCosts:
+    """Return the costs of the languages of held-out files, or without any of the built-in sentences."""
     names = tuple(name for name, _ in numbers.tokenizers)
-    if (sample := numbers.sample) is not None and sample.parallel:
-        tokens_of = [{source.name: source.tokens for source in tokenizer.sources} for tokenizer in sample.tokenizers]
-        counts = {language: tuple(one.get(language, 0) for one in tokens_of) for language in sample.parallel}
-        origin = f"Held-out parallel files in {len(counts)} languages, given as the same text. {sample.description}"
-        ginis = tuple(tokenizer.languages.get("gini") for tokenizer in sample.tokenizers)
-        return SameText(names, counts, reference_of(counts), origin, ginis)
+    if (sample := numbers.sample) is not None and (listed := sample.tokenizers[0].costs):
+        by_source = [{text.name: text.tokens for text in one.sources} for one in sample.tokenizers]
+        each = by_source if sample.parallel else [one.costs for one in sample.tokenizers]
+        costs = {language: tuple(one.get(language, 0) for one in each) for language in listed}
+        what = "given as the same text" if sample.parallel else "no translations of each other"
+        origin = f"Held-out files in {len(costs)} languages, {what}. {sample.description}"
+        unit = "tokens" if sample.parallel else "tokens a character"
+        ginis = tuple(one.languages.get("gini") for one in sample.tokenizers)
+        return LanguageCosts(names, costs, reference_of(costs), unit, origin, ginis)
     names += tuple(f"{one.name} (reference)" for one in numbers.references)
-    counts = {sentence.language: sentence.counts for sentence in numbers.sentences if sentence.language in PARALLEL}
-    origin = f"The report's own sentence in {len(counts)} languages: a hint, no measurement."
-    return SameText(names, counts, "English", origin, numbers.ginis)
+    sentences = {one.language: one.counts for one in numbers.sentences if one.language in PARALLEL}
+    origin = f"The report's own sentence in {len(sentences)} languages: a hint, no measurement."
+    return LanguageCosts(names, {**sentences}, "English", "tokens", origin, numbers.ginis)

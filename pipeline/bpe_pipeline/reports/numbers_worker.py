@@ -10,21 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from operator import add
 
 from bpe_pipeline.base import machine
 from bpe_pipeline.corpus.sampling import Choice, Drawn, read_chosen
 from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.counter_file import open_counter
-from bpe_pipeline.merges.merge_list import MergeList
+from bpe_pipeline.merges.merge_list import MergeList, rare_share
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.reports import numbers
 from bpe_pipeline.reports.formulas import gini
 from bpe_pipeline.reports.measure import SampleText, TextMeasures, measure, source_names
-from bpe_pipeline.reports.numbers import Cut, MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
-from bpe_pipeline.reports.record import MeasuredTokenizer, is_byte_alone
-from bpe_pipeline.reports.tokens import SpecialToken, readable, shape, token_group, token_uses, vocabulary_numbers
+from bpe_pipeline.reports.numbers import MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
+from bpe_pipeline.reports.record import MeasuredTokenizer
+from bpe_pipeline.reports.tokens import SpecialToken, readable, scripts_of, token_uses, vocabulary_numbers
 from bpe_pipeline.run.ids import Roles
-from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.export import Trained
@@ -62,7 +62,8 @@ class NumbersTask:
 
 def measured_model(model: Model) -> MeasuredTokenizer:
     """Return what is measured of a tokenizer of ours."""
-    return MeasuredTokenizer(TextEncoder(model).text_stretches, model.vocabulary.to_dict(), model.vocabulary.size)
+    stretches, nfc = TextEncoder(model).text_stretches, model.preparation.nfc
+    return MeasuredTokenizer(stretches, model.vocabulary.to_dict(), model.vocabulary.size, nfc=nfc)
 
 
 def compute_numbers(task: NumbersTask) -> Numbers:
@@ -80,9 +81,11 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     fixed = vocabulary.size - len(vocabulary.left)
     uses = _uses(task.trained, model)
     references = [numbers.REFERENCES[name] for name in task.references]
+    of_references = [one["tokens"] for one in references]
     sentences = tuple(
-        _sentence(
-            language, text, [one for _, one in named], [reference["tokens"][language] for reference in references]
+        SentenceTokens(
+            language,
+            (*(len(one.encode(text)) for _, one in named), *(tokens[language] for tokens in of_references)),
         )
         for language, text in numbers.SENTENCES.items()
     )
@@ -90,11 +93,10 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     return Numbers(
         tokenizers=tuple((name, one.size) for name, one in named),
         vocabulary=vocabulary_numbers(vocabulary, special_tokens(model), model.unreachable_tokens(), uses),
-        shapes=tuple(numbers.Shape(*shape(one.vocab)) for _, one in named),
+        scripts=dict(scripts_of(token.decode(errors="ignore") for token in vocabulary.tokens.values())),
         merged=replace(
-            merge_numbers(learned.counts, learned.joined, learned.bytes, fixed, vocabulary.size),
-            last_count=_last_count(task, model, learned),
-            weighted=task.weighted and not task.counters,
+            merge_numbers(learned.joined, learned.bytes, fixed, vocabulary.size),
+            rare_merges=_rare_merges(task, model, learned),
         ),
         sample=_sample(task, model, drawn, named),
         references=tuple(
@@ -128,15 +130,15 @@ def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
     return token_uses(first.left, first.right, first.joined, result)
 
 
-def _last_count(task: NumbersTask, model: Model, learned: MergeList) -> int:
-    """Return how often the last merge occurred in the text itself, if that is known, else in the counts."""
-    if not task.counters or not learned.counts:
-        return learned.counts[-1] if learned.counts else 0
-    times, last = 0, model.vocabulary.result[len(learned) - 1]
+def _rare_merges(task: NumbersTask, model: Model, learned: MergeList) -> float | None:
+    """Return the share of merges that are rare in the text itself; None if only weighted counts are known."""
+    if not task.weighted:
+        return rare_share(learned.joined)
+    uses = [0] * (model.vocabulary.max_id + 1)
     for path, fingerprint in task.counters:
         with open_counter(path, fingerprint=fingerprint) as counter:
-            times += model.uses(counter.read_all())[last]
-    return times
+            uses = list(map(add, uses, model.uses(counter.read_all())))
+    return rare_share(model.vocabulary.occurrences(uses)) if task.counters else None
 
 
 def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes:
@@ -146,9 +148,7 @@ def listing(vocab: Mapping[int, bytes], uses: Mapping[int, int] | None) -> bytes
     return zlib.compress(json.dumps([list(vocab), texts, [known.get(id_, -1) for id_ in vocab]]).encode(), 4)
 
 
-def merge_numbers(
-    counts: Sequence[int], joined: Sequence[int], total_bytes: int, fixed: int, vocab_size: int
-) -> MergeNumbers:
+def merge_numbers(joined: Sequence[int], total_bytes: int, fixed: int, vocab_size: int) -> MergeNumbers:
     """Compute bytes per token at every vocabulary size, exactly, without reading the corpus again.
 
     Each merge joins `joined` pairs, so after n merges the corpus has `total_bytes - sum(joined[:n])` tokens. fixed: ids
@@ -168,7 +168,6 @@ def merge_numbers(
         bytes=total_bytes,
         curve=tuple(map(at, sorted({*logarithmic(fixed, largest), *marked}))),
         marked=tuple(map(at, marked)),
-        ranks=tuple((rank, counts[rank - 1]) for rank in logarithmic(1, len(counts))),
     )
 
 
@@ -190,6 +189,9 @@ def _sample(
     texts, others = sample_text(task.choice, drawn, sorted((text for text, _ in of_text), key=len, reverse=True))
     if not any(text for _, text in texts.texts):
         return None
+    rewritten = texts.changed_by_nfc() if named[0][1].nfc else {}
+    if any(one.nfc for _, one in named):
+        texts = texts.in_nfc()
     measured, losses = measure(named, texts), Tally()
     for one in drawn:
         losses.add("replacements", one.replaced, [one.path])
@@ -199,11 +201,10 @@ def _sample(
         bytes=measured[0].whole.bytes,
         texts=len(drawn),
         tokenizers=measured,
-        single_source=token_group([id_ for id_, _, _ in measured[0].single_source], named[0][1].vocab),
         parallel=task.choice.languages if texts.same else (),
         curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
-        first_stage=_first_stage(task.trained, texts.texts),
         losses=losses.kinds,
+        rewritten=rewritten,
     )
 
 
@@ -227,18 +228,6 @@ def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str])
     return SampleText(texts, choice.languages, same), others
 
 
-def _first_stage(trained: Trained, texts: Sequence[tuple[str, str]]) -> dict[str, int]:
-    """Count the tokens of each source before superwords; of no source if there are none."""
-    tokens, options = Counter[str](), trained.options
-    if options.first_stage is not None:
-        learned = trained.learned.first(options.first_stage - 256)
-        vocabulary = Vocabulary.from_id_pairs(learned.left, learned.right)
-        encode = measured_model(Model.cut_by(pattern_of(options), vocabulary, Roles(), {})).encode
-        for source, text in texts:
-            tokens[source] += len(encode(text))
-    return dict(tokens)
-
-
 def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasures) -> tuple[tuple[int, float], ...]:
     """Encode the sample, or some texts of a large one, with the first merges alone: for each usual size up to this one.
 
@@ -257,27 +246,3 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
 def _tokens(model: Model, texts: Sequence[tuple[str, str]]) -> int:
     encode = measured_model(model).encode
     return sum(len(encode(text)) for _, text in texts)
-
-
-def _sentence(
-    language: str, text: str, tokenizers: Sequence[MeasuredTokenizer], others: Sequence[int]
-) -> SentenceTokens:
-    encoded = [tokenizer.encode(text) for tokenizer in tokenizers]
-    cuts = tuple(_cut(ids, one.vocab) for ids, one in zip(encoded, tokenizers, strict=True))
-    fallback = tuple(
-        sum(map(is_byte_alone, (one.vocab[id_] for id_ in ids))) / max(len(ids), 1)
-        for ids, one in zip(encoded, tokenizers, strict=True)
-    )
-    return SentenceTokens(language, text, cuts, (*map(len, encoded), *others), fallback)
-
-
-def _cut(encoded: Sequence[int], vocab: Mapping[int, bytes]) -> Cut:
-    listed: list[tuple[tuple[int, ...], str]] = []
-    ids: tuple[int, ...] = ()
-    for id_ in encoded:
-        ids += (id_,)
-        together = b"".join(vocab[one] for one in ids)
-        if "\ufffd" not in together.decode(errors="replace"):  # no character continues in the next token
-            listed.append((ids, readable(together)))
-            ids = ()
-    return tuple(listed)

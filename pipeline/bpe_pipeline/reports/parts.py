@@ -1,13 +1,11 @@
-"""What results show: rows of a name and a value, notes, tables and lists, and how each is written as text and as HTML.
+"""What results show: rows of a name and a value, notes, tables and lists, and how each is written as text.
 
-In HTML every text is escaped, unless it is `Html`, which only this module makes. `model_card.py` writes Markdown.
+`templates/parts.html` shows them as HTML, by their kind.
 """
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from bpe_pipeline.base.printable import UNBOUNDED, printable, wrapped
 from bpe_pipeline.base.units import format_share
@@ -22,6 +20,7 @@ class Rows:
 
     rows: tuple[tuple[str, object], ...]
     title: str = ""
+    kind: ClassVar = "rows"
 
     def texts(self) -> list[tuple[str, str]]:
         """Return the rows as they are shown, a name once."""
@@ -37,6 +36,7 @@ class Note:
     title: str
     text: str
     warning: bool = False
+    kind: ClassVar = "note"
 
 
 class Excluded(float):
@@ -62,6 +62,7 @@ class Table:
     across: bool = False
     picked: tuple[int, int] | None = None
     whole: str = "report.json"
+    kind: ClassVar = "table"
 
     def texts(self) -> list[list[str]]:
         """Return the cells as they are shown."""
@@ -91,6 +92,7 @@ class Items:
     title: str
     items: tuple[tuple[str, str], ...]
     note: str = ""
+    kind: ClassVar = "items"
 
     def text(self, columns: int) -> str:
         """Return the first ones in a line."""
@@ -166,85 +168,3 @@ def _cell(cell: object, form: str) -> str:
 
 
 _TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.text}
-
-
-class Html(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-def escaped(*values: object) -> Html:
-    """Concatenate values as text in HTML, also for use in attributes; `Html` is kept as it is."""
-    return Html("".join([value if type(value) is Html else _escaped(str(value)) for value in values]))
-
-
-@lru_cache(4096)  # a page has the same names and classes hundreds of times
-def _escaped(text: str) -> str:
-    return html.escape(printable(text))
-
-
-def element(tag: str, *children: object, **attributes: object) -> Html:
-    """Make an element; `class_` is the attribute `class`, `aria_label` is `aria-label`.
-
-    >>> element("b", "a < b", class_="x")
-    '<b class="x">a &lt; b</b>'
-    """
-    written = "".join(f' {name.rstrip("_").replace("_", "-")}="{escaped(value)}"' for name, value in attributes.items())
-    return Html(f"<{tag}{written}>{escaped(*children)}</{tag}>")
-
-
-def html_of(*parts: Part) -> Html:
-    """Return what a result shows; a table scrolls if it is wider than the page, and one without rows is left out."""
-    return escaped(*(_HTML[type(part)](part) for part in parts))
-
-
-def _rows_html(part: Rows) -> Html:
-    rows = (element("tr", element("th", name, scope="row"), element("td", text)) for name, text in part.texts())
-    return _framed(part.title, element("table", *rows, class_="facts")) if part.rows else escaped()
-
-
-def _table_html(part: Table) -> Html:
-    marks = part.marks()
-    rows = [
-        element(
-            "tr",
-            element("th", first, scope="row"),
-            *(_cell_html(text, marks.get((row, column), "")) for column, text in enumerate(cells, 1)),
-        )
-        for row, (first, *cells) in enumerate(part.texts())
-    ]
-    head = element("thead", element("tr", *(element("th", header, scope="col") for header in part.headers)))
-    return _framed(part.title, element("table", head, *rows), part.note) if rows else escaped()
-
-
-def _cell_html(text: str, mark: str) -> Html:
-    """Make a cell; a mark is a colour, and a word for who cannot see it."""
-    return element("td", text, element("span", f" {mark}"), class_=mark) if mark else element("td", text)
-
-
-def _framed(title: str, content: Html, note: str = "") -> Html:
-    """Let a table scroll if it is wider than the page."""
-    framed = element("div", content, class_="wide", tabindex=0, role="region", aria_label=title)
-    return escaped(element("h3", title), quiet(note), framed)
-
-
-def _items_html(part: Items) -> Html:
-    items = (
-        element("li", element("code", text), *((element("span", more, class_="quiet"),) if more else ()))
-        for text, more in part.items
-    )
-    tokens = element("ul", *items, class_="tokens") if part.items else ""
-    return escaped(element("h3", part.title), quiet(part.note), tokens)
-
-
-def _note_html(part: Note) -> Html:
-    return element("p", part.text, class_="warn" if part.warning else "quiet")
-
-
-_HTML: Mapping[type, Any] = {Rows: _rows_html, Note: _note_html, Table: _table_html, Items: _items_html}
-
-
-def quiet(text: str) -> Html:
-    """Return a paragraph that stands back; nothing for no text."""
-    return element("p", text, class_="quiet") if text else escaped()

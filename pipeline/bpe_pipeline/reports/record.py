@@ -5,86 +5,57 @@ Nothing here divides. Sums add up over texts, so a record of several sources is 
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.pattern.normalization import nfc
-from bpe_pipeline.reports.tokens import script_of_character
+from bpe_pipeline.reports.tokens import UNSPACED, script_of_character
 
 Sums = dict[str, int]
 """What was counted, by name."""
 _NUMBERS = re.compile("([0-9]+)")
-_IDENTIFIERS = re.compile("([A-Za-z_][A-Za-z0-9_]*)")
-_OPERATORS = re.compile(r"(\*\*|//|<<|>>|<=|>=|=>|==|!=|&&|\|\||\?:|[+\-*/=<>!&|^~%])")
-_INDENTATION = re.compile(r"^([ \t]+)(?=\S)", re.MULTILINE)
-# A character or as much of its start as there is, else a byte.
-_FRAGMENT = re.compile(rb"[\xf0-\xf7][\x80-\xbf]{0,3}|[\xe0-\xef][\x80-\xbf]{0,2}|[\xc0-\xdf][\x80-\xbf]?|[\x00-\xff]")
 
 
 @dataclass(frozen=True)
 class MeasuredTokenizer:
     """What is measured of a tokenizer. stretches: ids and text of each stretch of a text, as of
     `TextEncoder.text_stretches`. vocab: bytes of every token; size: with special tokens, which `vocab` may lack.
-    decode: how ids become text, if not by joining their bytes."""
+    decode: how ids become text, if not by joining their bytes; nfc: it puts text into NFC."""
 
     stretches: Callable[[str], Iterable[tuple[Sequence[int], bytes]]]
     vocab: Mapping[int, bytes]
     size: int
     decode: Callable[[Sequence[int]], str] | None = None
+    nfc: bool = False
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text without its special tokens."""
         return [id_ for ids, _ in self.stretches(text) for id_ in ids]
 
     @cached_property
-    def partial(self) -> dict[int, "Partial"]:
-        """The tokens that are not complete UTF-8 characters."""
-        return {id_: part for id_, token in self.vocab.items() if (part := partial_token(token)) is not None}
+    def broken(self) -> frozenset[int]:
+        """The ids of tokens that are not complete UTF-8 characters."""
+        return frozenset(id_ for id_, token in self.vocab.items() if not token.isascii() and not _is_utf8(token))
 
 
-class Partial(NamedTuple):
-    """A token that is not complete UTF-8 characters.
-
-    alone: it is one byte of a longer character; crosses: it has bytes of more than one character or loose byte; opens:
-    its last character goes on in the next token.
-    """
-
-    alone: bool
-    crosses: bool
-    opens: bool
-
-
-def partial_token(token: bytes) -> Partial | None:
-    """Describe a token that is not complete UTF-8 characters; None for one that is.
-
-    >>> partial_token("é".encode()), partial_token(b"\\xa9\\xc3"), partial_token(b"\\xe2\\x82")
-    (None, Partial(alone=False, crosses=True, opens=True), Partial(alone=False, crosses=False, opens=True))
-    """
+def _is_utf8(token: bytes) -> bool:
     try:
         token.decode()
     except UnicodeDecodeError:
-        fragments = _FRAGMENT.findall(token)
-        last = fragments[-1]
-        length = next((size for least, size in ((0xF0, 4), (0xE0, 3), (0xC0, 2)) if last[0] >= least), 1)
-        return Partial(is_byte_alone(token), len(fragments) > 1, len(last) < length)
-    return None
-
-
-def is_byte_alone(token: bytes) -> bool:
-    """Return whether a token is a single byte of a longer character."""
-    return len(token) == 1 and token >= b"\x80"
+        return False
+    return True
 
 
 class MarkedText:
-    """A text, and where its words, numbers and code are: found once for all tokenizers. Limits are in bytes."""
+    """A text, and where its words and numbers are: found once for all tokenizers. Limits are in bytes."""
 
-    def __init__(self, text: str, *, is_code: bool = False) -> None:
-        self.text, self.is_code = text, is_code
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     @cached_property
     def words(self) -> list[tuple[str, int, int]]:
@@ -95,23 +66,12 @@ class MarkedText:
     @cached_property
     def numbers(self) -> list[tuple[int, int]]:
         """The limits of each run of the digits 0 to 9."""
-        return _limits(_NUMBERS, self.text) if _NUMBERS.search(self.text) else []
+        return [(begin, end) for _, begin, end in _spans(_NUMBERS, self.text)] if _NUMBERS.search(self.text) else []
 
     @cached_property
-    def code(self) -> tuple[list[tuple[int, int]], ...]:
-        """The limits of names, operators and the white space in front of lines."""
-        return tuple(_limits(pattern, self.text) for pattern in (_IDENTIFIERS, _OPERATORS, _INDENTATION))
-
-    @cached_property
-    def lines(self) -> Counter[str]:
-        """How many lines that are not blank there are of each script: that of the first letter, "" without any."""
-        return Counter(map(script_of_line, filter(str.strip, self.text.split("\n"))))
-
-    @cached_property
-    def amounts(self) -> Sums:
-        """Its bytes, characters, and characters of several bytes."""
-        characters, short = len(self.text), len(self.text.encode("ascii", "ignore"))
-        return {"bytes": len(self.text.encode()), "characters": characters, "long_characters": characters - short}
+    def lines(self) -> int:
+        """How many lines are not blank."""
+        return sum(not line.isspace() for line in self.text.split("\n") if line)
 
 
 @cache
@@ -121,38 +81,28 @@ def _words() -> Any:
     return regex.compile(r"([\p{L}\p{M}\p{N}]+)")
 
 
-def script_of_line(line: str) -> str:
-    """Return the script of the first letter of a line; "" without any."""
-    return next((script_of_character(letter) for letter in line if letter.isalpha()), "")
-
-
-def _limits(pattern: Any, text: str) -> list[tuple[int, int]]:
-    return [(begin, end) for _, begin, end in _spans(pattern, text)]
-
-
 def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
     """Return each match of a pattern, which is one group, and its limits in bytes."""
-    pre_tokens = pattern.split(text)  # what is between matches, and these, in turn
-    limits = [*accumulate(map(len, pre_tokens if text.isascii() else map(str.encode, pre_tokens)))]
-    return zip(pre_tokens[1::2], limits[::2], limits[1::2], strict=False)
+    parts = pattern.split(text)  # what is between matches, and these, in turn
+    limits = [*accumulate(map(len, parts if text.isascii() else map(str.encode, parts)))]
+    return zip(parts[1::2], limits[::2], limits[1::2], strict=False)
 
 
 @dataclass
 class Record:
-    """What was counted. used: ids with their counts; numbers: (digits, cuts inside) with theirs; scripts: of the words
-    and lines of each script; size: of the vocabulary."""
+    """What was counted. used: ids with their counts; numbers: (digits, cuts inside) with theirs; scripts: bytes of the
+    words of each script; size: of the vocabulary."""
 
     size: int
     sums: Sums = field(default_factory=dict)
-    scripts: dict[str, Sums] = field(default_factory=lambda: defaultdict(dict))
+    scripts: Counter[str] = field(default_factory=Counter)
     used: Counter[int] = field(default_factory=Counter)
     numbers: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
 
     def add(self, other: "Record") -> None:
         """Add what another record of the same tokenizer counted."""
         add_to(self.sums, other.sums)
-        for script, sums in other.scripts.items():
-            add_to(self.scripts[script], sums)
+        self.scripts.update(other.scripts)
         self.used.update(other.used)
         self.numbers.update(other.numbers)
 
@@ -169,15 +119,12 @@ def record_of(tokenizer: MeasuredTokenizer, texts: Iterable[MarkedText]) -> Reco
     words = Counter[tuple[str, int, int]]()  # by script, bytes and tokens
     for text in texts:
         _count(record, tokenizer, text, words)
-    sums, partial = record.sums, tokenizer.partial
-    broken = {id_: record.used[id_] for id_ in record.used.keys() & partial.keys()}
-    add_to(sums, {"broken": sum(broken.values()), "words": 0, "overlaps": 0, "whole": 0})
-    for at, kind in enumerate(Partial._fields):
-        add_to(sums, {kind: sum(times for id_, times in broken.items() if partial[id_][at])})
+    broken = sum(record.used[id_] for id_ in record.used.keys() & tokenizer.broken)
+    add_to(record.sums, {"broken": broken, "words": 0, "unspaced": 0, "overlaps": 0, "whole": 0})
     for (script, size, overlaps), count in words.items():
-        counted = {"words": count, "overlaps": count * overlaps, "whole": count * (overlaps == 1)}
-        add_to(sums, counted)
-        add_to(record.scripts[script], {**counted, "bytes": count * size, "tokens": count * overlaps})
+        counted = {"words": count, "unspaced": count * (script in UNSPACED)}
+        add_to(record.sums, {**counted, "overlaps": count * overlaps, "whole": count * (overlaps == 1)})
+        record.scripts[script] += count * size
     return record
 
 
@@ -189,28 +136,22 @@ def _count(
     for ids, data in tokenizer.stretches(text.text):
         cut = [vocab[id_] for id_ in ids]
         original, prepared = data.decode(), b"".join(cut).decode(errors="replace")  # both may be normalized
-        marked = text if prepared == text.text else MarkedText(prepared, is_code=text.is_code)
+        marked = text if prepared == text.text else MarkedText(prepared)
         ends = list(accumulate(map(len, cut)))
         for script, begin, end in marked.words:
             words[script, end - begin, overlapping(ends, begin, end)] += 1
         for begin, end in marked.numbers:
             inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
             record.numbers[end - begin, tuple(at - begin for at in inside)] += 1
-        if text.is_code:
-            add_to(sums, _code_sums(marked, ends))
         back = prepared if tokenizer.decode is None else tokenizer.decode(ids)
-        add_to(sums, (text if original == text.text else MarkedText(original)).amounts)
-        add_to(sums, {"lost": bytes_lost(original, back)})
+        add_to(sums, {"bytes": len(data), "characters": len(original), "lost": bytes_lost(original, back)})
         record.used.update(ids)
         tokens += len(ids)
         decoded.append(back)
         parts.append(original)
-    add_to(sums, {"tokens": tokens})
     # Special tokens of this tokenizer, which cut a text into stretches, are not decoded.
     changed = _changed_lines(text if len(parts) == 1 else MarkedText("".join(parts)), "".join(decoded))
-    add_to(sums, {"lines": text.lines.total(), "changed_lines": changed.total()})
-    for script, lines in text.lines.items():
-        add_to(record.scripts[script], {"lines": lines, "changed_lines": changed[script]})
+    add_to(sums, {"tokens": tokens, "lines": text.lines, "changed_lines": changed})
 
 
 def overlapping(ends: Sequence[int], begin: int, end: int) -> int:
@@ -218,32 +159,15 @@ def overlapping(ends: Sequence[int], begin: int, end: int) -> int:
     return bisect_left(ends, end) - bisect_right(ends, begin) + 1
 
 
-def _code_sums(text: MarkedText, ends: Sequence[int]) -> Sums:
-    """Count names, operators and indentation, and how they are cut."""
-    data = text.text.encode()
-    names, operators, indentation = text.code
-    whole = sum(overlapping(ends, *span) == 1 for span in names)
-    covering = sum(overlapping(ends, *span) for span in indentation)
-    alone = 0
-    for begin, end in operators:
-        first = bisect_right(ends, begin)
-        start = ends[first - 1] if first else 0
-        alone += ends[bisect_left(ends, end)] == end and data[start:begin] in (b"", b" ")
-    counted = {"code_lines": text.lines.total(), "names": len(names), "names_whole": whole}
-    counted |= {"operators": len(operators), "operators_alone": alone}
-    return {**counted, "indentations": len(indentation), "indentation_tokens": covering}
-
-
-def _changed_lines(text: MarkedText, decoded: str) -> Counter[str]:
-    """Count the lines of each script that decoding does not return; all, if it returns more or fewer lines."""
+def _changed_lines(text: MarkedText, decoded: str) -> int:
+    """Count the lines that decoding does not return; all, if it returns more or fewer lines."""
     if decoded == text.text:
-        return Counter()
+        return 0
     lines, others = text.text.split("\n"), decoded.split("\n")
     if len(lines) != len(others):
         return text.lines
-    return Counter(
-        script_of_line(line) for line, other in zip(lines, others, strict=True) if line != other and line.strip()
-    )
+    pairs = ((line, other) for line, other in zip(lines, others, strict=True) if line.strip())
+    return sum(line != other and nfc(line) != other for line, other in pairs)
 
 
 def bytes_lost(text: str, decoded: str) -> int:

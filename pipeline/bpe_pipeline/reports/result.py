@@ -13,7 +13,7 @@ from bpe_pipeline.base.printable import UNBOUNDED, columns_of
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.executors import ClusterUse
 from bpe_pipeline.merges.vocabulary import token_to_text
-from bpe_pipeline.reports.parts import Part, Rows, as_text, html_of
+from bpe_pipeline.reports.parts import Part, Rows, as_text
 from bpe_pipeline.storage import Remote
 
 NOT_STORED = {"stored": False}  # metadata of a field that is no part of the JSON
@@ -84,7 +84,9 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return str(html_of(*self.shown()))
+        from bpe_pipeline.reports.html import html_of
+
+        return html_of(*self.shown())
 
     def printed(self, *, quiet: bool) -> Iterator[str | bytes]:
         """Yield what the command prints: lines, or bytes as they are."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bpe_pipeline.base.printable import printable_lines
+from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.skipped_or_altered import in_one_line
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.executors import ClusterUse
-from bpe_pipeline.reports.figure import Figure
 from bpe_pipeline.reports.numbers import Numbers
 from bpe_pipeline.reports.parts import Part, Rows, Table
 from bpe_pipeline.reports.result import Advice, Result, plain, time_and_memory
@@ -39,14 +39,13 @@ class Section:
     """What an extension adds to a report: facts and tables, of which the terminal shows the first, and numbers for
     JSON.
 
-    figures: of the page, next to those of languages; verdict: question -> answer, in place of the report's own.
+    verdict: question -> answer, in place of the report's own.
     """
 
     rows: tuple[tuple[str, str], ...] = ()
     numbers: dict[str, Any] = field(default_factory=dict)
     tables: tuple[Table, ...] = ()
     advice: tuple[Advice, ...] = ()
-    figures: tuple[Figure, ...] = ()
     verdict: dict[str, str] = field(default_factory=dict)
 
 
@@ -234,17 +233,12 @@ class Report(Result):
         return (*size, *(one for section in self.summary.sections for one in section.advice))
 
     @property
-    def added_figures(self) -> tuple[Figure, ...]:
-        """The figures of extensions."""
-        return tuple(figure for section in self.summary.sections for figure in section.figures)
-
-    @property
     def added_tables(self) -> tuple[Table, ...]:
         """The mixture of inputs or runs, and the tables of extensions."""
         of_extensions = (table for section in self.summary.sections for table in section.tables)
         return (*mixture_table(self.summary.corpus), *of_extensions)
 
-    @property
+    @cached_property
     def verdict(self) -> tuple[tuple[str, str], ...]:
         """The questions that the report answers first; none without numbers."""
         answers = {name: answer for section in self.summary.sections for name, answer in section.verdict.items()}

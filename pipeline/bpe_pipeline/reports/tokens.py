@@ -1,7 +1,7 @@
 """What a vocabulary holds: pure functions from its tokens to numbers and examples.
 
 The script of a letter is the first word of its Unicode name (`CYRILLIC SMALL LETTER A`): unicodedata has no script
-property. Marks, digits and signs that many scripts share count only if a token has nothing else.
+property.
 """
 
 import re
@@ -14,26 +14,18 @@ from heapq import nsmallest
 
 from bpe_pipeline.merges.vocabulary import Vocabulary
 
-PARTIAL, SPACE, DIGITS, SIGNS, SEVERAL = (
-    *("part of a character", "white space", "digits", "punctuation and symbols", "several scripts"),
-)
-_SHARED = "shared by scripts"
-_KINDS = frozenset({_SHARED, SPACE, DIGITS, SIGNS})  # of characters that are no letters of one script
-_NAMES = {"CJK": "Han", "IDEOGRAPHIC": "Han", "KANGXI": "Han", "COMBINING": _SHARED, "MODIFIER": _SHARED}
+_NAMES = {"CJK": "Han", "IDEOGRAPHIC": "Han", "KANGXI": "Han", "COMBINING": "", "MODIFIER": ""}
 _SIGNS_AS_LETTERS = (
     "ANGSTROM BLACK CARON DOUBLE EULER FEMININE INFORMATION KELVIN MASCULINE MATHEMATICAL MICRO OHM PLANCK SCRIPT "
     "SPACING SUPERSCRIPT TURNED VARIATION VERTICAL"
 )
-_NAMES |= dict.fromkeys(_SIGNS_AS_LETTERS.split(), _SHARED)
+_NAMES |= dict.fromkeys(_SIGNS_AS_LETTERS.split(), "")
 _WIDTHS = {"FULLWIDTH", "HALFWIDTH"}
 _FIRST_OF_TWO_WORDS = {"OLD", "NEW", "OL", "TAI", "MEETEI", "SYLOTI", "CANADIAN", "LINEAR", "WARANG", "HANIFI"}
-_URL = re.compile(r"https?:|www\.|://|\.(?:com|org|net|html?|php)\b", re.IGNORECASE)
-_TIMES = 8
-# No open repetition of a group: its way back would take hundreds of bytes of memory for each character of a long run.
-_REPEAT = re.compile(rf"(.{{1,4}}?)\1{{{_TIMES - 1}}}", re.DOTALL)
-_EXAMPLES, _LONGEST, _SHOWN_CHARACTERS = 24, 20, 48
-_LONG = 64  # characters
-_RUN = re.compile(rf"(.)\1{{{_TIMES - 1}}}", re.DOTALL)
+UNSPACED = frozenset(("Han", "Hiragana", "Katakana", "Bopomofo", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"))
+"""Scripts that are written without spaces between words."""
+_EXAMPLES, _SHOWN_CHARACTERS, _LEAST_RUN = 24, 48, 8
+_RUN = re.compile(rf"(.)\1{{{_LEAST_RUN - 1}}}", re.DOTALL)
 _ESCAPES = {" ": "␣", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -56,16 +48,6 @@ class TokenGroup:
 
 
 @dataclass(frozen=True)
-class Variants:
-    """Tokens that differ only by case or a leading space. beyond_one: tokens saved if each group kept one."""
-
-    groups: int
-    tokens: int
-    beyond_one: int
-    largest: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
 class SpecialToken:
     """A special token. roles: such as "eos, separator"; empty if it has none."""
 
@@ -81,7 +63,6 @@ class VocabularyNumbers:
     tokens: int
     bytes: int
     special_tokens: tuple[SpecialToken, ...]
-    variants: Variants
     groups: dict[str, TokenGroup]
 
 
@@ -93,25 +74,8 @@ def vocabulary_numbers(
 ) -> VocabularyNumbers:
     """Describe ordinary tokens. unreachable: ids that merges never produce; uses: see `token_uses`."""
     tokens = vocabulary.tokens
-    texts: dict[int, str] = {}
-    partial = []
-    for id_, token in tokens.items():
-        try:
-            texts[id_] = token.decode()
-        except UnicodeDecodeError:
-            partial.append(id_)
-    spaces = [id_ for id_, text in texts.items() if text.isspace()]
-    groups = {
-        "longest": nsmallest(_LONGEST, tokens, key=lambda id_: (-len(tokens[id_]), id_)),
-        "numbers": [id_ for id_, text in texts.items() if text.removeprefix(" ").isdecimal()],
-        "indentation": sorted(spaces, key=lambda id_: -len(texts[id_])),
-        "partial": [id_ for id_ in partial if len(tokens[id_]) > 1],
-        "unreachable": unreachable,
-        "urls": with_address(texts),
-        "repeats": with_repeat(texts),
-        "long_signs": [id_ for id_, text in texts.items() if is_long_signs(text)],
-        "long_tokens": [id_ for id_, text in texts.items() if is_long(text)],
-    }
+    longest = nsmallest(_EXAMPLES, tokens, key=lambda id_: (-len(tokens[id_]), id_))
+    groups = {"longest": longest, "unreachable": unreachable}
     if uses is not None:
         groups["unused"], parts = unused_tokens(vocabulary, lambda id_: uses.get(id_, 0) > 0)
         groups["never_used"] = sorted([*groups["unused"], *parts])
@@ -119,24 +83,8 @@ def vocabulary_numbers(
         tokens=len(tokens),
         bytes=sum(map(len, tokens.values())),
         special_tokens=tuple(special_tokens),
-        variants=variants(texts.values()),
         groups={name: token_group(ids, tokens, uses) for name, ids in groups.items()},
     )
-
-
-def shape(tokens: Mapping[int, bytes]) -> tuple[dict[int, int], dict[str, int]]:
-    """Count tokens by bytes, shortest first, and by script, most frequent first."""
-    scripts = Counter(map(script_of_token, tokens.values()))
-    return dict(sorted(Counter(map(len, tokens.values())).items())), dict(scripts.most_common())
-
-
-@cache
-def script_of_token(token: bytes) -> str:
-    """Return the script of a token, also of one that is only a part of a character."""
-    try:
-        return script_of(token.decode())
-    except UnicodeDecodeError:
-        return PARTIAL
 
 
 def token_uses(
@@ -187,80 +135,24 @@ def token_group(ids: Sequence[int], tokens: Mapping[int, bytes], uses: Mapping[i
     return TokenGroup(len(ids), tuple(examples))
 
 
-def with_address(texts: Mapping[int, str]) -> list[int]:
-    """List ids of texts that look like parts of web addresses."""
-    return [id_ for id_, text in texts.items() if (":" in text or "." in text) and _URL.search(text)]
-
-
-def with_repeat(texts: Mapping[int, str]) -> list[int]:
-    """List ids of texts that repeat a unit of up to four characters eight times in a row."""
-    # Such a text has at least seven characters more than different ones: most need no search.
-    return [
-        id_
-        for id_, text in texts.items()
-        if len(text) >= _TIMES and len(text) - len(set(text)) >= _TIMES - 1 and _REPEAT.search(text)
-    ]
-
-
-def is_long_signs(text: str) -> bool:
-    """Return whether a text has eight signs or more, and no letter, mark or digit.
-
-    >>> is_long_signs("=" * 8), is_long_signs("-" * 7 + " "), is_long_signs("=" * 9 + "a")
-    (True, False, False)
-    """
-    if len(text) < _TIMES or any(map(str.isalnum, text)):
-        return False
-    categories = Counter(unicodedata.category(character)[0] for character in text)
-    return not {"L", "M", "N"} & categories.keys() and categories["P"] + categories["S"] >= _TIMES
-
-
-def is_long(text: str) -> bool:
-    """Return whether a text has more than 64 characters."""
-    return len(text) > _LONG
-
-
-def variants(texts: Iterable[str]) -> Variants:
-    """Group texts that differ only by case or one leading space; only groups of several texts count."""
-    listed = list(texts)
-    words = [text.removeprefix(" ").casefold() for text in listed]
-    times = Counter(words)
-    groups: dict[str, list[str]] = {}
-    for text, word in zip(listed, words, strict=True):
-        if times[word] > 1 and word.strip():
-            groups.setdefault(word, []).append(text)
-    ordered = sorted(groups.values(), key=lambda one: (-len(one), -len(one[0])))
-    tokens = sum(map(len, ordered))
-    largest = tuple(tuple(readable(text.encode()) for text in group) for group in ordered[:_EXAMPLES])
-    return Variants(len(ordered), tokens, tokens - len(ordered), largest)
-
-
-def script_of(text: str) -> str:
-    """Return the script of a text's letters, or what the text consists of if it has none.
-
-    >>> script_of(" привет")
-    'Cyrillic'
-    """
-    if text.isascii():  # most texts, and quick to classify
-        if text.isspace():
-            return SPACE
-        return "Latin" if text.lower() != text.upper() else DIGITS if any(map(str.isdigit, text)) else SIGNS
-    scripts = {script_of_character(character) for character in text}
-    letters = scripts - _KINDS
-    if len(letters) == 1:
-        return letters.pop()
-    if letters:
-        return SEVERAL
-    return next(kind for kind in (DIGITS, SIGNS, _SHARED, SPACE) if kind in scripts).replace(_SHARED, SIGNS)
+def scripts_of(texts: Iterable[str]) -> Counter[str]:
+    """Count texts by the script of their first letter, "" without any."""
+    letters = Counter(next(filter(str.isalpha, text), "") for text in texts)
+    scripts = Counter[str]()
+    for letter, count in letters.items():
+        scripts[script_of_character(letter) if letter else ""] += count
+    return scripts
 
 
 @cache
 def script_of_character(character: str) -> str:
-    """Return the script of a letter or mark, or the kind of any other character."""
-    if character.isspace():
-        return SPACE
-    category = unicodedata.category(character)
-    if category[0] not in "LM":
-        return DIGITS if category[0] == "N" else SIGNS
+    """Return the script of a letter or mark; "" of any other character, and of letters that scripts share.
+
+    >>> script_of_character("п"), script_of_character("7")
+    ('Cyrillic', '')
+    """
+    if unicodedata.category(character)[0] not in "LM":
+        return ""
     words = unicodedata.name(character, "UNNAMED").replace("-", " ").split()
     if words[0] in _WIDTHS:
         words = words[1:]
@@ -277,7 +169,7 @@ def readable(token: bytes) -> str:
     ('␣the\\\\n', '␣ ×128')
     """
     text = token.decode(errors="surrogateescape")
-    short = len(text) < _TIMES or (len(text) <= _SHOWN_CHARACTERS and not _RUN.search(text))
+    short = len(text) < _LEAST_RUN or (len(text) <= _SHOWN_CHARACTERS and not _RUN.search(text))
     if short and text.isascii() and text.isprintable():  # most tokens, and quick to show
         return text.replace(" ", _ESCAPES[" "])
     mark_base = "\N{DOTTED CIRCLE}" if text and unicodedata.category(text[0])[0] == "M" else ""

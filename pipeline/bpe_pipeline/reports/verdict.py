@@ -1,18 +1,21 @@
 """The verdict: five questions that a report answers first, and the size that it recommends."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from types import MappingProxyType
 
 from bpe_pipeline.base.units import format_count, format_share
-from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
+from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, MOST_RARE, enough_from
 from bpe_pipeline.reports.formulas import gini
-from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, SentenceTokens, same_text
+from bpe_pipeline.reports.numbers import MARKED_SIZES, SENTENCES, MergeNumbers, Numbers, SentenceTokens, language_costs
+from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.result import Advice, prices
 from bpe_pipeline.reports.tokens import BROKEN, script_of_character
 
-WHO_PAYS, SKIPPED = "Who pays", "Skipped input"  # questions
+COMPRESSION, COST, SKIPPED = "Compression", "Cost by language", "Skipped input"
 _MOST_LANGUAGES, _MOST_SCRIPTS = 3, 4
 _TIMES_ENGLISH = 1.5  # a language that takes this many tokens for the same text pays more than others
 _LEAST_SHARE, _LEAST_OF_SENTENCE = 0.001, 0.25  # of the corpus, so that it has a script; of a sentence's letters
@@ -30,52 +33,81 @@ def verdict(
     tokens of the training corpus.
     """
     lost = [one.partition(" (first: ")[0] for one in skipped]
-    who_pays = _languages(numbers)
+    cost = _languages(numbers)
     rows = {
-        "How short": _rate(numbers),
+        COMPRESSION: _compression(numbers),
         "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
-        WHO_PAYS: who_pays,
+        COST: cost,
         "Broken tokens": _broken(numbers),
         SKIPPED: "; ".join([*lost, *filter(None, [rewritten(numbers)])]) or "nothing was skipped or altered",
         **answers,
-        **({WHO_PAYS: who_pays} if _is_parallel(numbers) else {}),
+        **({COST: cost} if _is_measured(numbers) else {}),
     }
     return tuple(rows.items())
 
 
-def _is_parallel(numbers: Numbers) -> bool:
-    return numbers.sample is not None and bool(numbers.sample.parallel)
+def _is_measured(numbers: Numbers) -> bool:
+    return numbers.sample is not None and bool(numbers.sample.tokenizers[0].costs)
 
 
-def _rate(numbers: Numbers) -> str:
-    size = numbers.tokenizers[0][1]
-    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
-    words = [f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"]
-    if numbers.sample is not None and len(numbers.tokenizers) > 1:
+@dataclass(frozen=True)
+class Comparison:
+    """The tokens of this tokenizer and of another one on a text. lost: bytes that the other one does not keep."""
+
+    on: str
+    name: str
+    size: int
+    tokens: Fraction | int
+    other_tokens: Fraction | int
+    lost: int = 0
+
+    @property
+    def difference(self) -> str:
+        """Say how many more or fewer tokens this tokenizer has, for what the other one keeps."""
+        if not self.other_tokens or self.tokens == self.other_tokens:
+            return "as many tokens"
+        share = format_share(abs(1 - float(self.tokens / self.other_tokens)), ".0%")
+        return f"{share} {'fewer' if self.tokens < self.other_tokens else 'more'} tokens"
+
+    def __str__(self) -> str:
+        than = "as" if self.difference.startswith("as ") else "than"
+        kept = f", for what {self.name} keeps: it loses {self.lost:,} bytes" if self.lost else ""
+        return f"{self.difference} {than} {self.name}, {_thousands(self.size)} tokens{kept}"
+
+
+def comparisons(numbers: Numbers) -> Iterator[Comparison]:
+    """Yield how this tokenizer compares: with others on the sample, with references on sentences of the corpus."""
+    if numbers.sample is not None:
         mine, *theirs = (tokenizer.whole for tokenizer in numbers.sample.tokenizers)
-        lost = [int(one.numbers.get("lost", 0)) for one in (mine, *theirs)]
-        kept = [1 - Fraction(one, max(text.bytes, 1)) for one, text in zip(lost, (mine, *theirs), strict=True)]
-        compared = " and ".join(
-            _against(mine.tokens * share, one.tokens * kept[0], *named)
-            + (f", for what {named[0]} keeps: it loses {bytes_lost:,} bytes" if bytes_lost else "")
-            for one, share, bytes_lost, named in zip(theirs, kept[1:], lost[1:], numbers.tokenizers[1:], strict=True)
-        )
-        words.append(f"on the sample {compared}")
+        for one, (name, size) in zip(theirs, numbers.tokenizers[1:], strict=True):
+            lost = [int(text.numbers.get("lost", 0)) for text in (mine, one)]
+            kept = [1 - Fraction(lost[at], max(text.bytes, 1)) for at, text in enumerate((mine, one))]
+            yield Comparison("the sample", name, size, mine.tokens * kept[1], one.tokens * kept[0], lost[1])
     if numbers.references and (sentences := sentences_of_corpus(numbers)):
         own, *others = (sum(column) for column in zip(*(sentence.counts for sentence in sentences), strict=True))
-        of_references = others[len(numbers.tokenizers) - 1 :]
-        named = [(reference.name, reference.vocab_size) for reference in numbers.references]
-        compared = " and ".join(_against(own, tokens, *one) for tokens, one in zip(of_references, named, strict=True))
-        words.append(f"on {format_count(len(sentences), 'sentences')} in scripts of this corpus {compared}")
-    return "; ".join(words)
+        on = f"{format_count(len(sentences), 'sentences')} in scripts of this corpus"
+        for other, tokens in zip(numbers.references, others[len(numbers.tokenizers) - 1 :], strict=True):
+            yield Comparison(on, other.name, other.vocab_size, own, tokens)
 
 
-def _against(own: Fraction | int, other: Fraction | int, name: str, size: int) -> str:
-    named = f"{name}, {_thousands(size)} tokens"
-    if not other or own == other:
-        return f"as many tokens as {named}"
-    share = format_share(abs(1 - float(own / other)), ".0%")
-    return f"{share} {'fewer' if own < other else 'more'} tokens than {named}"
+def comparison_table(numbers: Numbers) -> Table:
+    """Show how this tokenizer compares with others."""
+    rows = ((one.name, one.size, one.on, one.difference) for one in comparisons(numbers))
+    return Table("Compared with", ("tokenizer", "vocabulary", "on", "this tokenizer has"), tuple(rows))
+
+
+def rate_in_words(numbers: Numbers) -> str:
+    """Say how many bytes a token has; the number comes first."""
+    size = numbers.tokenizers[0][1]
+    rate = next((one.bytes_per_token for one in numbers.merged.marked if one.vocab_size == size), 0.0)
+    return f"{rate:.3f} bytes per token on the training corpus, with {_thousands(size)} tokens"
+
+
+def _compression(numbers: Numbers) -> str:
+    compared: dict[str, list[str]] = {}
+    for one in comparisons(numbers):
+        compared.setdefault(one.on, []).append(str(one))
+    return "; ".join([rate_in_words(numbers), *(f"on {on} {' and '.join(words)}" for on, words in compared.items())])
 
 
 def _thousands(size: int) -> str:
@@ -89,15 +121,16 @@ def _thousands(size: int) -> str:
 
 def sentences_of_corpus(numbers: Numbers) -> list[SentenceTokens]:
     """Return those of the built-in sentences in whose scripts the corpus is, by its sample and the tokens learned."""
-    scripts = Counter(numbers.shapes[0].scripts)
+    scripts = Counter(numbers.scripts)
     scripts["Latin"] -= _ASCII_LETTERS
     known = [scripts]
     if numbers.sample is not None and not numbers.sample.held_out:
-        known.append(Counter({script.name: script.bytes for script in numbers.sample.tokenizers[0].scripts}))
+        known.append(Counter(numbers.sample.tokenizers[0].scripts))
     present = {name for one in known for name, count in one.items() if count > _LEAST_SHARE * one.total()}
-    return [sentence for sentence in numbers.sentences if _scripts_of(sentence.text) <= present]
+    return [one for one in numbers.sentences if _scripts_of(SENTENCES[one.language]) <= present]
 
 
+@cache
 def _scripts_of(text: str) -> set[str]:
     """Return the scripts of a good part of a text's letters.
 
@@ -108,13 +141,21 @@ def _scripts_of(text: str) -> set[str]:
     return {script for script, count in letters.items() if count >= _LEAST_OF_SENTENCE * letters.total()}
 
 
+def rare_in_words(share: float | None) -> str:
+    """Say how many merges are rare."""
+    if share is None:
+        return "how often its merges occurred without weights is unknown"
+    amount = format_share(share, ".1%") if share else "none"
+    return f"{amount} of its merges occurred fewer than {LEAST_COUNT} times"
+
+
 def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
     doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
     tokens, savings = {one.vocab_size: one.tokens for one in doublings}, [one.saved or 0.0 for one in doublings[1:]]
-    last = merged.last_count
     saved = {one.vocab_size: one.saved for one in doublings[1:]}
-    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, "last_count": last}
+    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING}
+    evidence |= {"rare_merges": merged.rare_merges, "most_rare": MOST_RARE}
     if (first := enough_from(savings, LEAST_SAVING)) is not None:
         enough, most = doublings[first].vocab_size, max(savings[first:])
         because = f"{enough:,} is enough: doubling it saves {savings[first]:.1%} of the tokens, less than "
@@ -123,43 +164,43 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
         unless = f"with a limit of {most:.1%} it would be {larger:,}"
         return Advice("size", f"{enough:,}", because, unless, evidence=evidence)
     take = f"{vocab_size:,}"
-    if not merged.ranks:
+    if not merged.merges:
         return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
-    times = format_count(last, "times") + " in the weighted counts" * merged.weighted
-    if last < LEAST_COUNT:
-        because = f"{take} is too large for this text: its last merge occurred {times}, fewer than {LEAST_COUNT}"
+    rare = rare_in_words(merged.rare_merges)
+    if merged.rare_merges is not None and merged.rare_merges > MOST_RARE:
+        because = f"{take} is too large for this text: {rare}, more than {MOST_RARE:.0%}"
         return Advice("size", f"less than {take}", because, evidence=evidence)
     least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
     known = "" if least is None else f": the last doubling saved {least:.1%}"
-    because = f"{take} or more{known}; its last merge still occurred {times}"
+    because = f"{take} or more{known}; {rare}"
     unless = "" if least is None else f"limit {LEAST_SAVING:.0%}: smaller only above {least:.1%}"
     return Advice("size", f"{take} or more", because, unless, evidence=evidence)
 
 
 def _languages(numbers: Numbers) -> str:
     """Compare the languages of held-out files, else those of the sentences that the corpus has."""
-    same, is_measured = same_text(numbers), _is_parallel(numbers)
-    of_corpus = {one.language for one in sentences_of_corpus(numbers)} | {same.reference}
-    listed = {name: counts[0] for name, counts in same.counts.items() if is_measured or name in of_corpus}
-    reference = max(listed[same.reference], 1)
-    paying = sorted(((tokens / reference, name) for name, tokens in listed.items()), reverse=True)
+    found, is_measured = language_costs(numbers), _is_measured(numbers)
+    of_corpus = {one.language for one in sentences_of_corpus(numbers)} | {found.reference}
+    listed = [name for name in found.costs if is_measured or name in of_corpus]
+    paying = sorted(((found.times(name), name) for name in listed), reverse=True)
     named = [f"{name} {times:.1f}" for times, name in paying[:_MOST_LANGUAGES] if times >= _TIMES_ENGLISH]
-    what = f"times the tokens of {same.reference} for the same {'held-out text' if is_measured else 'sentence'}"
-    others = len(same.counts) - len(listed)
+    text = "held-out text" if is_measured else "sentence"
+    what = f"times the {found.unit} of {found.reference}" + f" for the same {text}" * (found.unit == "tokens")
+    others = len(found.costs) - len(listed)
     without = f"; {others} of the sentences are in scripts that this corpus lacks" if others else ""
     if not named:
         return f"no language takes {_TIMES_ENGLISH} {what}{without}"
-    return f"{', '.join(named)} {what}; Gini {gini(list(listed.values())) or 0:.2f}{without}"
+    inequality = gini([found.costs[name][0] for name in listed]) or 0
+    return f"{', '.join(named)} {what}; Gini {inequality:.2f}{without}"
 
 
 def rewritten(numbers: Numbers) -> str:
-    """Say how many lines of which scripts in the sample decoding does not return, which NFC rewrites; empty if none."""
-    scripts = () if numbers.sample is None else numbers.sample.tokenizers[0].scripts
-    shares = {one.name: (1 - one.numbers.get("round_trip", 1), int(one.numbers.get("lines", 0))) for one in scripts}
-    most = sorted((of for of in shares.items() if of[1][0] > 0), key=lambda of: (-of[1][0], of[0]))
+    """Say how many lines of which scripts in the sample NFC changes; empty if none, or if the text stays as it is."""
+    changed = {} if numbers.sample is None else numbers.sample.rewritten
+    most = sorted(((-count / lines, name, lines) for name, (count, lines) in changed.items() if name))
     if not most:
         return ""
-    named = [f"{share:.1%} of {format_count(lines, 'lines')} in {name}" for name, (share, lines) in most]
+    named = [f"{-share:.1%} of {format_count(lines, 'lines')} in {name}" for share, name, lines in most]
     more = [f"and of {len(most) - _MOST_SCRIPTS} more scripts"] if len(most) > _MOST_SCRIPTS else []
     return f"NFC rewrites {', '.join([*named[:_MOST_SCRIPTS], *more])}"
 

@@ -64,7 +64,7 @@ def write_shards(
         written = Road(runner, encoding, model, options, place).write()
         accept(written.statistics, written.documents)
         by_split = _finished(runner, encoding, place, written)
-        return *_published(runner, encoding, place, by_split, written), place.layout
+        return *_published(encoding, place, by_split, written), place.layout
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def _finish(runner: Runner, place: ShardPlace, tasks: Sequence[FinishTask], *, s
 
 
 def _published(
-    runner: Runner, encoding: Encoding, place: ShardPlace, by_split: _Facts, written: Position
+    encoding: Encoding, place: ShardPlace, by_split: _Facts, written: Position
 ) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Give all finished shards their names; returns their facts, and the files of the format."""
     shards = {split: list(by_split[split]) for split in (place.splits if written.documents else ["train"])}

@@ -227,7 +227,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
-    if judge.selects or ((model.front or model.behind) and (judge.drops_documents or ends_alike[1:])):
+    if judge.needs_whole_documents or ((model.front or model.behind) and ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped. And a
         # separator is left out with the document before it.
         cuts = separator.encode() in cutting.special_tokens

@@ -67,13 +67,19 @@ def held(directory: Location, tell: Callable[[str], object] = str) -> Iterator[N
         else:
             leaving.callback(os.close, descriptor)
             if _is_ours(own, descriptor):
-                leaving.callback(os.ftruncate, descriptor, 0)
+                leaving.callback(_empty, descriptor)
                 with _writing(directory):
                     os.pwrite(descriptor, f"{identity():<{_IDENTITY_BYTES}}".encode(), 0)
         with _writing(directory):
             _refuse_alone(directory, own)
             _refuse_parts(directory, own, tell)
         yield
+
+
+def _empty(descriptor: int) -> None:
+    """Forget who had the lock; where the system refuses that, the next process overwrites it."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
 
 
 def _is_ours(path: Location, descriptor: int) -> bool:

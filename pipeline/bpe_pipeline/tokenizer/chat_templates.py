@@ -22,6 +22,7 @@ Message = Mapping[str, Any]
 _PARAMETERS = ("truncation", "padding", "return_tensors", "return_assistant_tokens_mask")
 _TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
 REASONING = ("reasoning_content", "thinking", "reasoning")  # members that have a thought; templates read the first
+_MAPPINGS = dict, Mapping  # the first is recognised fast
 _CONTINUED = "\ud808"  # behind what a model continues
 _PROBES = [
     [{"role": role, "content": "x"} for role in roles.split()] for roles in ("user", "user assistant", "system user")
@@ -119,7 +120,7 @@ def render_continued(model: Model, messages: Sequence[Message], field: str, **va
 def _normalized(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Return messages as transformers gives them to a template: without nulls, a thought by each name that it has."""
     listed = isinstance(messages, Sequence) and not isinstance(messages, str | bytes)
-    if not listed or not all(isinstance(message, Mapping) for message in messages):
+    if not listed or not all(isinstance(message, _MAPPINGS) for message in messages):
         raise unfit("messages", "a list of messages such as {'role': 'user', 'content': 'Hello'}", messages)
     normalized = []
     for message in messages:
@@ -204,15 +205,14 @@ class MessageMarks:
 
     def marked(self, value: Any, typed: list[str] | None = None) -> Any:
         """Return plain values with their special tokens marked; `typed` gets these."""
-
-        def mark(match: re.Match[str]) -> str:
-            if typed is not None:
-                typed.append(match[0])
-            return _OPEN + match[0] + _CLOSE
-
         if isinstance(value, str):
-            return self._typed.sub(mark, value if value.isascii() else utf8_of(value).decode())
-        if isinstance(value, Mapping):
+            text = value if value.isascii() else utf8_of(value).decode()
+            if not self._typed.search(text):
+                return text
+            if typed is not None:
+                typed += self._typed.findall(text)
+            return self._typed.sub(rf"{_OPEN}\g<0>{_CLOSE}", text)
+        if isinstance(value, _MAPPINGS):
             return {self.marked(name, typed): self.marked(member, typed) for name, member in value.items()}
         is_list = isinstance(value, Sequence) and not isinstance(value, bytes)
         return [self.marked(member, typed) for member in value] if is_list else value

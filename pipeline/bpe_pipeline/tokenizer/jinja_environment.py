@@ -21,13 +21,13 @@ _MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
 
 def _counted(context: Any, rounds: Any) -> Any:
     """Iterate as a loop does, and count its rounds."""
+    steps = context.get(STEPS)
     for member in rounds:
-        _count(context)
+        _count(steps)
         yield member
 
 
-def _count(context: Any) -> None:
-    steps = context.get(STEPS)
+def _count(steps: Any) -> None:
     if steps and next(steps) >= _MOST_STEPS:
         raise RuntimeError(f"it takes more than {_MOST_STEPS:,} steps: does a loop or a macro of it end?")
 
@@ -52,7 +52,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Any, called: Any, /, *arguments: Any, **keywords: Any) -> Any:
-        _count(context)
+        _count(context.get(STEPS))
         return super().call(context, called, *arguments, **keywords)
 
 

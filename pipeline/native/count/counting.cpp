@@ -128,7 +128,7 @@ void ChunkCounter::process(bool end) {
     ++statistics_.special_tokens;
     if (match.id < separators_) {
       finish_document(match.start);
-      if (options_.sink) options_.sink->special_token(match.id), options_.sink->keep();
+      if (options_.sink && kept_) options_.sink->special_token(match.id), options_.sink->keep();
     } else if (finish_stretch(match.start, match.end); options_.sink && !dropping_) {
       options_.sink->special_token(match.id);
     }
@@ -235,7 +235,8 @@ void ChunkCounter::finish_stretch(size_t limit, size_t token_end) {
 
 // The current document ends at `limit`.
 void ChunkCounter::finish_document(size_t limit) {
-  if (drops(limit)) {
+  kept_ = !drops(limit);
+  if (!kept_) {
     drop_text(limit);
     dropping_ = false;
   } else if (in_document_ || begin_ < limit) {

@@ -216,6 +216,7 @@ class ChunkCounter {
   uint64_t checked_offset_ = 0;  // of text_[checked_] in all that was fed
   bool in_document_ = false;     // text of the current document has left the window
   bool dropping_ = false;        // skip: the current document is invalid
+  bool kept_ = true;             // the last document that ended was not dropped
   bool continues_ = false;
   std::array<uint32_t, PreTokenTable::kBatch> ends_;
   std::vector<uint8_t> normal_;  // of the current document, before begin_: what is in the form and not yet counted

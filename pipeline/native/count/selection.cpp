@@ -48,7 +48,7 @@ void ChunkCounter::judge_document(const uint8_t* text, size_t size, SpecialToken
   }
   read(text, stop, true);
   if (taken && separator) refuse(separator.id, checked_offset_ + size - stop);
-  if (taken && separator && options_.sink) options_.sink->special_token(separator.id), options_.sink->keep();
+  if (taken && kept_ && separator && options_.sink) options_.sink->special_token(separator.id), options_.sink->keep();
   statistics_.special_tokens += static_cast<bool>(separator);
   const size_t passed = size - stop + (separator.end - separator.start);
   checked_offset_ += passed;

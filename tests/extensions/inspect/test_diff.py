@@ -127,3 +127,12 @@ def test_exit_codes_and_numbers(trained: Path, text: Path, tmp_path: Path) -> No
     for named, *others in (("tokenizer.json", tmp_path), ("tokenizer.json", copy), ("absent.txt", fewer, "absent.txt")):
         assert named in refused(run("diff", trained, *others), 3)
     refused(run("diff", trained), 2)
+
+
+def test_patterns_are_compared_by_their_names_and_long_ones_are_not_shown() -> None:
+    own = r"(?:[a-z]+|[A-Z]+|[0-9]{1,2}| ?[^\sa-zA-Z0-9]+)|\s+"
+    for other, shown in (("llama3", "llama3"), (own, f"a regular expression of {len(own)} characters")):
+        two = (Tokenizer.from_merges([(b"a", b"b")], pattern=name) for name in ("gpt2", other))
+        found = bpe_pipeline.diff(*two, texts=["low"])
+        assert f"pattern: gpt2 in A, {shown} in B" in str(found)
+        assert dict(found.found.settings)["pattern"] == ("gpt2", other)

@@ -270,3 +270,11 @@ def test_a_pattern_with_a_suffix_keeps_its_name_and_no_file_of_ours_is_accused(
     found = succeeded(run("doctor", tmp_path / "run", "--json")).stdout
     assert "did not write" not in found
     assert "tiktoken with tiktoken" in found
+
+
+def test_a_file_that_is_no_tokenizer_says_what_to_name(tmp_path: Path) -> None:
+    for name, content in (("a.txt", "low lower"), ("report.json", "{}")):
+        (tmp_path / name).write_text(content)
+        [one] = bpe_pipeline.doctor(tmp_path / name).findings
+        assert (one.outcome, one.about) == ("wrong", "files")
+        assert one.take.startswith("name a run, a tokenizer's directory or its tokenizer.json; ")

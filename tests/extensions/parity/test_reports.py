@@ -65,7 +65,7 @@ def test_verdict_compares_the_languages(merged: Path, numbers: dict[str, Any], t
     bpe_pipeline.report(copied)
     (base, first), (other, second) = zip(TRAIN, (one["tokens"] for one in numbers["measured"]), strict=True)
     expected = f"{other} {second / first:.2f} times the tokens of {base} for the same --dev text; Gini"
-    assert dict(load(manifest.require(copied)).verdict)["Who pays"].startswith(expected)
+    assert dict(load(manifest.require(copied)).verdict)["Cost by language"].startswith(expected)
 
 
 def test_language_that_chooses_many_rare_merges_is_warned_of(tmp_path: Path) -> None:

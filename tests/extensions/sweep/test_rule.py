@@ -11,9 +11,9 @@ from bpe_pipeline.extensions.sweep.sweep_worker import Measured, Point
 from bpe_pipeline.reports.parts import Table
 
 
-def _point(mixture: str, size: int, rates: tuple[float, ...], last_count: int = 100) -> Point:
+def _point(mixture: str, size: int, rates: tuple[float, ...], rare_merges: float = 0.01) -> Point:
     measured = tuple(Measured("source", str(at), round(one * 10**6), 10**6) for at, one in enumerate(rates))
-    return Point(mixture, size, size, last_count, measured)
+    return Point(mixture, size, size, rare_merges, measured)
 
 
 POINTS = [
@@ -37,21 +37,27 @@ def test_a_later_doubling_that_pays_makes_the_size_larger() -> None:
     assert recommend([*POINTS, *larger]).vocab_size == 64000  # doubling 16,000 does not pay
 
 
-def test_sizes_whose_last_merge_is_rare_in_every_mixture_are_left_out() -> None:
-    rare = [replace(point, last_count=5) if point.vocab_size > 8000 else point for point in POINTS]
+def test_sizes_with_too_many_rare_merges_in_every_mixture_are_left_out() -> None:
+    rare = [replace(point, rare_merges=0.2) if point.vocab_size > 8000 else point for point in POINTS]
     chosen = recommend(rare)
     assert chosen.vocab_size == 8000
-    assert chosen.reasons[2].endswith("in every mixture: 16,000 (5), 32,000 (5)")
+    assert chosen.reasons[2].endswith("in every mixture: 16,000 (20.0%), 32,000 (20.0%)")
 
 
-def test_mixtures_whose_last_merge_is_rare_are_left_out() -> None:
-    chosen = recommend([_point("a", 400, (2.0,)), _point("b", 400, (3.0,), last_count=19)])
+def test_mixtures_with_too_many_rare_merges_are_left_out() -> None:
+    chosen = recommend(
+        [
+            _point("a", 400, (2.0,)),
+            _point("b", 400, (3.0,), rare_merges=0.051),
+            _point("c", 400, (1.0,), rare_merges=0.05),
+        ]
+    )
     assert chosen.mixture == "a"
-    assert chosen.reasons[2] == "their last merge occurred fewer than 20 times at this size: b (19)"
+    assert chosen.reasons[2] == "more than 5% of their merges occurred fewer than 20 times at this size: b (5.1%)"
 
 
 def test_too_little_text_is_said() -> None:
-    assert "too little text" in recommend([_point("a", 400, (2.0,), last_count=1)]).reasons[-1]
+    assert "too little text" in recommend([_point("a", 400, (2.0,), rare_merges=0.5)]).reasons[-1]
 
 
 def test_a_point_is_judged_by_held_out_text_if_there_is_any() -> None:
@@ -81,7 +87,7 @@ def test_what_has_too_little_text_stands_back() -> None:
     points = [
         _point(name, size, one) for name, one in {"a": (4.0, 2.0), "b": (3.0, 3.0)}.items() for size in (400, 500)
     ]
-    points = [replace(one, last_count=19 if one.mixture == "a" or one.vocab_size == 500 else 20) for one in points]
+    points = [replace(one, rare_merges=0.06 if one.mixture == "a" or one.vocab_size == 500 else 0) for one in points]
     swept = Swept(Path(), tuple(points), recommend(points), {"a": {"a": "1"}, "b": {"b": "1"}})
     table, _ = swept.shown()
     assert isinstance(table, Table)

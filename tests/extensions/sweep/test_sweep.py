@@ -200,9 +200,9 @@ def test_the_recommendation_does_not_depend_on_scale_order_names_or_files(home: 
         short = {name.rpartition("/")[2]: "ab"[name in ("b", "two/y")] for name in names}
         chosen = swept.recommendation
         evidence = [(one.about, one.evidence.get("saved_by_doubling")) for one in chosen.advice]
-        last_counts = sorted((point.vocab_size, point.last_count) for point in swept.points)
+        rare_merges = sorted((point.vocab_size, point.rare_merges) for point in swept.points)
         mixture = {short[name]: by for name, by in swept.weights[chosen.mixture].items()}
-        found.append((mixture, chosen.vocab_size, chosen.rate, evidence, last_counts))
+        found.append((mixture, chosen.vocab_size, chosen.rate, evidence, rare_merges))
     assert found == [found[0]] * 3
 
 

@@ -185,7 +185,7 @@ def _text(cells: Mapping[str, Any], name: str) -> str | None:
 
 
 def _listed(messages: Any) -> list[Dialog]:
-    if not isinstance(messages, list | tuple) or not all(isinstance(message, Mapping) for message in messages):
+    if not isinstance(messages, list | tuple) or not all(isinstance(message, dict | Mapping) for message in messages):
         raise DroppedError(NOT_LISTED)
     return list(messages)
 

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -39,7 +39,6 @@ from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
 
 ID_BYTES = 4
-_GENERATION = re.compile(r"{%[-+]?\s*generation\b")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -98,7 +97,8 @@ class ChatEncoder:
         special = model.vocabulary.special_tokens
         self._special, self._plain = map(self._encoder.recognising, (frozenset(special), frozenset[str]()))
         self._marks = MessageMarks(special, model.separating)
-        self._bytes_of = model.vocabulary.to_dict()
+        tokens = model.vocabulary.to_dict()
+        self._sizes = array("I", (len(tokens.get(id_, b"")) for id_ in range(model.vocabulary.max_id + 1)))
         self._nfc = nfc if model.preparation.nfc else str
 
     def encode(self, dialog: Dialog) -> Row:
@@ -140,7 +140,7 @@ class ChatEncoder:
         return wanted
 
     def _marks_answers(self, dialog: Dialog) -> bool:
-        return _GENERATION.search(self._template.chosen_by(self._variables_of(dialog))) is not None
+        return _has_generation(self._template.chosen_by(self._variables_of(dialog)))
 
     def _variables_of(self, dialog: Dialog) -> dict[str, Any]:
         variables = {name: dialog[name] for name in ("tools", "documents") if dialog.get(name)}
@@ -184,8 +184,8 @@ class ChatEncoder:
 
     def _cuts(self, ids: bytes, text: str, borders: Sequence[int]) -> Sequence[int]:
         """Return where borders of a text are among its ids. An id belongs to an answer if any byte of it does."""
-        lengths = map(len, map(self._bytes_of.__getitem__, memoryview(ids).cast("I")))
-        ends = array("Q", accumulate(lengths, initial=0))  # of a long row, numbers of Python would take gigabytes
+        sizes_of = map(self._sizes.__getitem__, memoryview(ids).cast("I"))
+        ends = array("Q", accumulate(sizes_of, initial=0))  # of a long row, numbers of Python would take gigabytes
         parts = (text[start:stop] for start, stop in pairwise((0, *borders, len(text))))
         sizes = [*accumulate(len(self._spelled(part)) for part in parts)]
         if ends[-1] != sizes[-1]:  # NFC may join characters across a border
@@ -237,6 +237,11 @@ class ChatEncoder:
         return Row(b"".join(_trained(ids) if trained else ids for ids, trained in parts), tokens)
 
 
+@cache
+def _has_generation(jinja: str) -> bool:
+    return re.search(r"{%[-+]?\s*generation\b", jinja) is not None
+
+
 def _trained(ids: bytes) -> bytes:
     """Return ids with their highest bits set."""
     mask = int.from_bytes(b"\0\0\0\x80" * (len(ids) // ID_BYTES), "little")
@@ -247,6 +252,6 @@ def _surrogates(value: Any) -> int:
     """Return how many surrogates plain values have, which UTF-8 cannot hold."""
     if isinstance(value, str):
         return 0 if value.isascii() else len(_SURROGATE.findall(value))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return sum(map(_surrogates, value.values()))
     return sum(map(_surrogates, value)) if isinstance(value, list | tuple) else 0

@@ -15,6 +15,8 @@ _TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.
 
 def trained_on(marked: Mapping[str, Any], names: Sequence[str] = _MARKS) -> bool | None:
     """Return whether a message or a row is marked to be trained on; None: no mark. `DroppedError` for another mark."""
+    if marked.keys().isdisjoint(names):
+        return None
     marks = {name: str(marked[name]).strip().lower() for name in names if marked.get(name) is not None}
     for name, mark in marks.items():
         if mark not in _TRUTHS:

@@ -12,14 +12,18 @@ from typing import Any
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.corpus.listing import find_files
 from bpe_pipeline.corpus.sampling import choose, read_chosen
+from bpe_pipeline.pattern.normalization import nfc
+from bpe_pipeline.reports.definitions import NUMBERS
 from bpe_pipeline.reports.measure import source_names
 from bpe_pipeline.reports.numbers import SENTENCES
+from bpe_pipeline.reports.numbers_worker import measured_model
 from bpe_pipeline.reports.parts import Part, Rows, Table
+from bpe_pipeline.reports.record import MarkedText, Record, record_of
 from bpe_pipeline.reports.result import NOT_STORED, Result
 from bpe_pipeline.reports.tokens import readable
 from bpe_pipeline.storage import Location, named
 from bpe_pipeline.tokenizer.arguments import texts_of
-from bpe_pipeline.tokenizer.encode import Text, TextEncoder, utf8_of
+from bpe_pipeline.tokenizer.encode import Text, utf8_of
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -60,8 +64,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class CutTexts:
-    """Texts of one source. bytes: of the text without special tokens, as the first tokenizer puts it into NFC; tokens,
-    bytes_per_token: of each tokenizer; different: the texts that are split differently."""
+    """Texts of one source. bytes, tokens, bytes_per_token: as a report has them, bytes as of the first tokenizer, the
+    others of each; different: the texts that are split differently."""
 
     name: str
     texts: int
@@ -133,24 +137,25 @@ def cut_differently(
     first: Tokenizer, second: Tokenizer, texts: Iterable[tuple[str, str]]
 ) -> tuple[list[CutTexts], list[OtherCut]]:
     """Compare how (source, text) pairs are cut; returns the sources in order, and other splits, most frequent first."""
-    encoders, sums = [TextEncoder(tokenizer.model) for tokenizer in (first, second)], dict[str, Counter[str]]()
+    both, sums = [measured_model(tokenizer.model) for tokenizer in (first, second)], dict[str, Counter[str]]()
+    records: dict[str, list[Record]] = {}
     cuts: Counter[tuple[Tokens, Tokens]] = Counter()
     for name, text in texts:
         other_cuts = list(_other_cuts(_cut_by(first, text), _cut_by(second, text)))
         cuts.update(other_cuts)
         sums_of = sums.setdefault(name, Counter())
         sums_of.update(texts=1, different=bool(other_cuts))
-        for at, encoder in enumerate(encoders):
-            for ids, data in encoder.text_stretches(text):
-                sums_of.update({f"tokens {at}": len(ids), f"bytes {at}": len(data)})
+        marked = [MarkedText(nfc(text) if any(one.nfc for one in both) else text)]
+        for record, tokenizer in zip(records.setdefault(name, [Record(0), Record(0)]), both, strict=True):
+            record.add(record_of(tokenizer, marked))
     sources = [
         CutTexts(
             name,
             sums_of["texts"],
-            sums_of["bytes 0"],
-            (sums_of["tokens 0"], sums_of["tokens 1"]),
+            records[name][0].sums.get("bytes", 0),
+            (records[name][0].sums.get("tokens", 0), records[name][1].sums.get("tokens", 0)),
             sums_of["different"],
-            tuple(sums_of[f"bytes {at}"] / tokens if (tokens := sums_of[f"tokens {at}"]) else None for at in (0, 1)),
+            tuple(NUMBERS["bytes_per_token"].of(record) for record in records[name]),
         )
         for name, sums_of in sums.items()
     ]
@@ -178,7 +183,7 @@ def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Token
 
 
 _SAMPLE_BYTES = 1 << 22
-EXAMPLES, _LONGEST = 5, 100  # in text; letters of a setting
+EXAMPLES, _LONGEST, _LONGEST_PATTERN = 5, 100, 40  # in text; letters of a setting, of a regular expression
 
 
 @dataclass(frozen=True)
@@ -266,7 +271,10 @@ def _joined(parts: Sequence[str]) -> str:
     return first_of(parts, " | ")
 
 
-def _cut(value: str) -> str:
+def _cut(name: str, value: str) -> str:
+    """Return a setting as it is shown: of a regular expression without a name, how long it is."""
+    if name in ("pattern", "pattern steps") and len(value) > _LONGEST_PATTERN:
+        return f"a regular expression of {len(value):,} characters"
     text = " ".join(value.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -286,7 +294,7 @@ def _setting_lines(settings: Mapping[str, tuple[str, str]]) -> Iterable[str]:
     kinds: dict[str, list[str]] = {}
     for name, (one, other) in settings.items():
         kind = next((kind for kind in ("special token ", "rule of ") if name.startswith(kind)), name)
-        kinds.setdefault(kind, []).append(f"{name}: {_cut(one)} in A, {_cut(other)} in B")
+        kinds.setdefault(kind, []).append(f"{name}: {_cut(name, one)} in A, {_cut(name, other)} in B")
     for lines in kinds.values():
         yield from lines[:EXAMPLES]
         if len(lines) > EXAMPLES:

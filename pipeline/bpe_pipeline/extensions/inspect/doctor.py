@@ -59,7 +59,9 @@ def examine(path: Location, texts: Sequence[str], run: Run | None, listener: Lis
         remedy = "only byte-level BPE is examined: what another library loads may be fine"
         return [Advice("files", remedy, str(reason), outcome=NOT_CHECKED)]
     except InputError as reason:
-        return [Advice("files", "write them again, or get them again", str(reason), outcome=WRONG)]
+        named = "name a run, a tokenizer's directory or its tokenizer.json; if it is one, "
+        remedy = f"{named if path.is_file() else ''}write it again, or get it again"
+        return [Advice("files", remedy, str(reason), outcome=WRONG)]
     checks = {
         "files": agreement(model, home),
         "settings": settings(model, home),

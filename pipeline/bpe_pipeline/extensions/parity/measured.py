@@ -14,7 +14,7 @@ from bpe_pipeline.reports.formulas import gini
 from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.summary import Section
-from bpe_pipeline.reports.verdict import WHO_PAYS
+from bpe_pipeline.reports.verdict import COST
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.storage import named
@@ -62,7 +62,7 @@ def _section(
     shown = (("languages", f"{len(names)}, whose texts differ in length by {differ}"),)
     numbers: dict[str, Any] = {"measured": measured, "gini_before": before, "gini_after": after}
     table = Table("Languages", headers, tuple(rows), _ABOUT_GINI)
-    return Section(shown, numbers, (table,), advice, (), verdict or {})
+    return Section(shown, numbers, (table,), advice, verdict or {})
 
 
 def _chosen(learned: MergeList, languages: int, below: float = float("inf")) -> list[int]:
@@ -81,7 +81,7 @@ def _who_pays(parity: Parity, names: Sequence[str], sizes: Sequence[tuple[int, i
     base = max(tokens[names.index(reference)], 1)
     listed = sorted(((own / base, name) for name, own in zip(names, tokens, strict=True)), reverse=True)
     shown = ", ".join(f"{name} {times:.2f}" for times, name in listed if name != reference)
-    return {WHO_PAYS: f"{shown} times the tokens of {reference} for the same --dev text; Gini {gini(tokens) or 0:.2f}"}
+    return {COST: f"{shown} times the tokens of {reference} for the same --dev text; Gini {gini(tokens) or 0:.2f}"}
 
 
 def _advice(names: Sequence[str], total: int, merges: Sequence[int], rare: Sequence[int]) -> tuple[Advice, ...]:

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from bpe_pipeline.extensions.sweep.rule import Recommendation, rate
 from bpe_pipeline.extensions.sweep.sweep_worker import Point
-from bpe_pipeline.merges.merge_list import LEAST_COUNT
+from bpe_pipeline.merges.merge_list import MOST_RARE
 from bpe_pipeline.reports.parts import Excluded, Part, Rows, Table
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import write_rows
 
 TABLE = "sweep.parquet"
-_COLUMNS = {"mixture": "string", "vocab_size": "uint32", "size": "uint32", "last_count": "uint64", "kind": "string"}
+_COLUMNS = {"mixture": "string", "vocab_size": "uint32", "size": "uint32", "rare_merges": "double", "kind": "string"}
 _COLUMNS |= {"text": "string", "bytes": "uint64", "tokens": "uint64", "bytes_per_token": "double"}
 
 
@@ -68,7 +68,7 @@ class Swept(Result):
         sizes, weights = sorted({point.vocab_size for point in self.points}), varying(self.weights)
         rates: dict[tuple[str, int], float] = {}
         for point in self.points:
-            is_rare = point.last_count < LEAST_COUNT
+            is_rare = point.rare_merges > MOST_RARE
             rates[point.mixture, point.vocab_size] = Excluded(rate(point)) if is_rare else rate(point)
         columns, chosen = [*weights[self.recommendation.mixture]], self.recommendation
         picked = [*weights].index(chosen.mixture), len(columns) + sizes.index(chosen.vocab_size)

@@ -1,8 +1,8 @@
 """Which vocabulary of a sweep to take: a rule that is written down, so that it can be argued with.
 
-Size: the smallest one from which on no doubling saves 5 % of the tokens. Vocabularies whose last merge occurred fewer
-than 20 times in the text are left out: such tokens are names and typing errors. Weights are relative and multiply no
-occurrence.
+Size: the smallest one from which on no doubling saves 5 % of the tokens. Vocabularies are left out if more
+than 5 % of their merges occur fewer than 20 times in the text: such tokens are names and typing errors. Weights are
+relative and multiply no occurrence.
 
 Mixture: the largest geometric mean of bytes per token over the held-out files, or without any over the files that are
 named, or without any over the sources. So each counts the same, whatever its size: one per cent gained in one may be
@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Any
 
-from bpe_pipeline.base.units import format_count
 from bpe_pipeline.extensions.sweep.sweep_worker import Point
-from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, enough_from
+from bpe_pipeline.merges.merge_list import LEAST_COUNT, LEAST_SAVING, MOST_RARE, enough_from
 from bpe_pipeline.reports.result import Advice, prices
+from bpe_pipeline.reports.verdict import rare_in_words
 
 KINDS = {"held out": "held-out files", "counted": "files that were counted", "source": "sources"}
 _EQUAL = 0.001  # of the bytes per token: what differs by less is equal
@@ -59,7 +60,7 @@ def _geometric_mean(values: Sequence[float]) -> float:
 
 def recommend(points: Sequence[Point], labels: Mapping[str, str] = MappingProxyType({})) -> Recommendation:
     """Choose one of the points by the rule of this module. labels: of the mixtures, in the advice."""
-    frequent = [point for point in points if point.last_count >= LEAST_COUNT]
+    frequent = [point for point in points if point.rare_merges <= MOST_RARE]
     sizes = sorted({point.vocab_size for point in points})
     usable = sorted({point.vocab_size for point in frequent}) or sizes[:1]
     size, of_size = _size(points, usable)
@@ -68,24 +69,24 @@ def recommend(points: Sequence[Point], labels: Mapping[str, str] = MappingProxyT
     best, *others = sorted(possible, key=lambda point: (-rate(point), sorted(text.tokens for text in point.measured)))
     advice = [of_size, _mixture(best, others, labels)]
     if len(usable) < len(sizes):
-        most = {one: max(point.last_count for point in points if point.vocab_size == one) for one in sizes}
-        shown = {f"{one:,}": most[one] for one in sizes if one not in usable}
-        advice.append(_excluded("sizes", "in every mixture", shown, most))
-    if rare := {point.mixture: point.last_count for point in of_this if point not in possible}:
-        shown = {labels.get(name, name): count for name, count in rare.items()}
+        least = {one: min(point.rare_merges for point in points if point.vocab_size == one) for one in sizes}
+        shown = {f"{one:,}": least[one] for one in sizes if one not in usable}
+        advice.append(_excluded("sizes", "in every mixture", shown, least))
+    if rare := {point.mixture: point.rare_merges for point in of_this if point not in possible}:
+        shown = {labels.get(name, name): share for name, share in rare.items()}
         advice.append(_excluded("mixtures", "at this size", shown, rare))
-    if best.last_count < LEAST_COUNT:
-        because = f"too little text: its last merge occurred {format_count(best.last_count, 'times')}"
-        unless = f"{LEAST_COUNT} would be enough"
-        advice.append(Advice("text", "more text", because, unless, evidence={"last_count": best.last_count}))
+    if best.rare_merges > MOST_RARE:
+        because = f"too little text: {rare_in_words(best.rare_merges)}"
+        unless = f"{MOST_RARE:.0%} would be few enough"
+        advice.append(Advice("text", "more text", because, unless, evidence={"rare_merges": best.rare_merges}))
     return Recommendation(best.mixture, size, rate(best), tuple(advice))
 
 
-def _excluded(what: str, where: str, shown: Mapping[str, int], counts: Mapping[int, int] | Mapping[str, int]) -> Advice:
-    """Name the sizes or mixtures whose last merge is too rare."""
-    listed = ", ".join(f"{name} ({count:,})" for name, count in shown.items())
-    because = f"their last merge occurred fewer than {LEAST_COUNT} times {where}: {listed}"
-    return Advice(f"excluded {what}", "none of them", because, evidence={"last_counts": counts})
+def _excluded(what: str, where: str, shown: Mapping[str, float], shares: Mapping[Any, float]) -> Advice:
+    """Name the sizes or mixtures of which too many merges are rare."""
+    listed = ", ".join(f"{name} ({share:.1%})" for name, share in shown.items())
+    because = f"more than {MOST_RARE:.0%} of their merges occurred fewer than {LEAST_COUNT} times {where}: {listed}"
+    return Advice(f"excluded {what}", "none of them", because, evidence={"rare_merges": shares})
 
 
 def _size(points: Sequence[Point], usable: Sequence[int]) -> tuple[int, Advice]:

@@ -8,11 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import add as plus
 from operator import gt, mul
 
 from bpe_pipeline.corpus.sampling import Chosen, read_chosen
 from bpe_pipeline.counts.counter_file import open_counter
 from bpe_pipeline.executors.worker import report_progress
+from bpe_pipeline.merges.merge_list import rare_share
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.export import Trained
@@ -56,13 +58,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Point:
-    """A vocabulary of a mixture. vocab_size: as asked for; size: what it has; last_count: how often the last merge
-    joins a pair in the text itself, without weights."""
+    """A vocabulary of a mixture. vocab_size: as asked for; size: what it has; rare_merges: the share of its
+    merges that occur fewer than 20 times in the text itself, without weights."""
 
     mixture: str
     vocab_size: int
     size: int
-    last_count: int
+    rare_merges: float
     measured: tuple[Measured, ...]
 
 
@@ -77,23 +79,19 @@ def measure(task: SweepTask) -> list[Point]:
         sizes_with[tuple(model.vocabulary.special_tokens)].append(size)
     for sizes in sizes_with.values():
         merges = {size: len(trained.merges(size)) for size in sizes}
-        numbers = {number for most in merges.values() for number in (most, max(most - 1, 0))}
-        measured = _measure(task, texts, models[max(sizes)], numbers)
-        tokens = {
-            number: sum(one.tokens for one in found if one.kind == "source" and one.name in task.runs)
-            for number, found in measured.items()
-        }
+        measured, occurrences = _measure(task, texts, models[max(sizes)], {*merges.values()})
         for size, most in merges.items():
-            last_count = tokens[max(most - 1, 0)] - tokens[most]
-            points[size] = Point(task.mixture, size, models[size].vocabulary.size, last_count, tuple(measured[most]))
+            rare = rare_share(occurrences[:most])
+            points[size] = Point(task.mixture, size, models[size].vocabulary.size, rare, tuple(measured[most]))
     report_progress(len(points))
     return [points[size] for size in task.sizes]
 
 
 def _measure(
     task: SweepTask, texts: Sequence[tuple[str, str, list[str]]], model: Model, numbers: Collection[int]
-) -> Mapping[int, list[Measured]]:
-    """Return what is measured with the first merges, by their numbers. model: has all of them."""
+) -> tuple[Mapping[int, list[Measured]], list[int]]:
+    """Return what is measured with the first merges, by their numbers, and how often each merge occurs in the text of
+    the mixture. model: has all merges."""
     vocabulary, learned, encoder = model.vocabulary, task.trained.learned, TextEncoder(model)
     parts = {number: vocabulary.parts(partial(gt, number)) for number in numbers}
     found = {
@@ -104,13 +102,16 @@ def _measure(
         for number, of in parts.items():
             found[number].append(Measured(kind, name, size, sum(map(mul, uses, of))))
 
+    of_mixture = [0] * (vocabulary.max_id + 1)
     for name, path, mark in task.sources:
         with open_counter(path, fingerprint=mark) as counter:
             uses = model.uses(counter.read_all())
+        if name in task.runs:
+            of_mixture = list(map(plus, of_mixture, uses))
         add("source", name, sum(len(token) * uses[id_] for id_, token in vocabulary.tokens.items()), uses)
     for kind, name, documents in texts:
         stretches = [stretch for text in documents for stretch in encoder.text_stretches(text)]
         times = Counter(id_ for ids, _ in stretches for id_ in ids)
         size = sum(len(text) for _, text in stretches)
         add(kind, name, size, [times[id_] for id_ in range(vocabulary.max_id + 1)])
-    return found
+    return found, vocabulary.occurrences(of_mixture)

@@ -1,0 +1,116 @@
+"""vl-convert draws figures: the script that draws them on a page, and files that a paper takes, SVG, PDF and CSV.
+
+The script is made once a machine, which takes seconds, and kept in the user's cache directory. The same figures give
+the same bytes with the same vl-convert.
+"""
+
+import base64
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.base.system import process_lock
+from bpe_pipeline.reports.figure import LIGHT, Figure, theme
+from bpe_pipeline.reports.parts import Table
+from bpe_pipeline.storage import Location
+from bpe_pipeline.storage.atomic import make_directory, single_output, write_whole
+
+HINT = "pip install 'bpe-pipeline[report]'"
+_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_FILE_PIXELS = 300  # the width of a column
+_making = process_lock()
+
+
+@cache
+def can_draw() -> bool:
+    """Whether vl-convert is installed."""
+    return find_spec("vl_convert") is not None
+
+
+def page_script() -> str:
+    """Return the script that draws figures, compressed, in base64; a second caller waits for the first."""
+    with _making:
+        return _page_script()
+
+
+@cache
+def _page_script() -> str:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bpe-pipeline"
+    kept = home / f"vega-{metadata.version('vl-convert-python')}.txt"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        digest, _, script = kept.read_text("ascii").partition("\n")
+        if digest == _digest(script):
+            return script
+    bundle: str = import_module("vl_convert").javascript_bundle(_SNIPPET)
+    script = base64.b64encode(zlib.compress(bundle.encode(), 9)).decode()
+    with contextlib.suppress(OSError):
+        home.mkdir(parents=True, exist_ok=True)
+        write_whole(kept, f"{_digest(script)}\n{script}")
+    return script
+
+
+def _digest(script: str) -> str:
+    return hashlib.sha256(script.encode()).hexdigest()
+
+
+def drawn(figure: Figure, form: str) -> bytes:
+    """Return a figure as a file: `svg` or `pdf`."""
+    spec = {**figure.spec, "width": _FILE_PIXELS, "config": {**theme(10), "font": "sans-serif", "background": "white"}}
+    coloured = re.sub(r"var\(--([\w-]+)\)", lambda match: LIGHT[match[1]], json.dumps(spec))
+    data: Any = getattr(import_module("vl_convert"), f"vegalite_to_{form}")(coloured)
+    return data.encode() if isinstance(data, str) else bytes(data)
+
+
+def images(figures: Sequence[Figure]) -> str:
+    """Return figures as images for a notebook; nothing without vl-convert."""
+    listed = ((one.id, base64.b64encode(drawn(one, "svg")).decode()) for one in figures if can_draw())
+    return "".join(f'<img alt="{name}" src="data:image/svg+xml;base64,{data}">' for name, data in listed)
+
+
+def require_figures(where: Location, *, overwrite: bool = False) -> Location:
+    """Return the directory for figures. Raises `UsageError` without vl-convert, `RunDirectoryError` for a file or a
+    directory that has files, unless `overwrite`."""
+    if not can_draw():
+        raise UsageError(f"figures are drawn with vl-convert; install it: {HINT}")
+    if isinstance(where, Path) and where.exists():
+        if not where.is_dir():
+            raise RunDirectoryError(f"{where} is not a directory; name another one for the figures")
+        if not overwrite and any(where.iterdir()):
+            raise RunDirectoryError(f"{where} is not empty; name another directory, or write into it with --overwrite")
+    return where
+
+
+def write_figures(
+    where: Location, figures: Sequence[Figure], tables: Iterable[Table] = (), *, overwrite: bool = False
+) -> tuple[Location, ...]:
+    """Write each figure as ID.svg, ID.pdf and ID.csv, and each table by its title as CSV."""
+    files: dict[str, bytes] = {}
+    for figure in figures:
+        files |= {f"{figure.id}.{form}": drawn(figure, form) for form in ("svg", "pdf")}
+        files[f"{figure.id}.csv"] = _csv(figure.rows())
+    for table in tables:
+        name = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
+        files[f"table-{name}.csv"] = _csv([table.headers, *table.rows])
+    make_directory(require_figures(where, overwrite=overwrite))
+    paths = {single_output(where / name, overwrite=overwrite): data for name, data in files.items()}
+    for path, data in paths.items():
+        write_whole(path, data)
+    return tuple(paths)
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(["" if one is None else one for one in row] for row in rows)
+    return text.getvalue().encode(errors="replace")
