@@ -22,7 +22,7 @@ from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.shards import writer
 from bpe_pipeline.shards.bucket import OpenBucket
 from bpe_pipeline.shards.finish import ShardPlace
-from bpe_pipeline.shards.journal import Journal, Position
+from bpe_pipeline.shards.writer import Journal, Position
 
 
 def text_of(path: Path, documents: int, words: int = 150) -> Path:

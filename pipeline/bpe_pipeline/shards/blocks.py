@@ -1,9 +1,26 @@
-"""Blocks of ids: what every source makes, and every writer takes."""
+"""Blocks of ids: what every source makes, and how threads of this process make those of many sources in turn.
 
-from collections.abc import Callable
-from typing import NamedTuple
+The blocks of the next source are taken as they are made; those of later sources wait in memory, and a thread that is
+too far ahead waits too.
+"""
+
+import logging
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from threading import Condition
+from typing import NamedTuple, TypeVar
 
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.executors import MAX_ATTEMPTS, failed_too_often, ignore
+from bpe_pipeline.executors.worker import is_final, reporting_to
+
+_log = logging.getLogger(__name__)
+Task = TypeVar("Task")
+Sink = Callable[[memoryview, memoryview], object]  # takes ids, and the ends of documents among all ids of the source
 
 
 class IdBlock(NamedTuple):
@@ -42,3 +59,117 @@ class Rest:
             self._sink(IdBlock(ids, ends))
             self.ids += len(ids)
             self.ends += len(ends)
+
+
+class _Turns:
+    """What threads have made and no one took yet. waiting_bytes: for blocks that wait for their turn."""
+
+    def __init__(self, first: int, waiting_bytes: int) -> None:
+        self._changed = Condition()
+        self._made: dict[int, deque[Made | BaseException]] = {}
+        self._next, self._waiting_bytes, self._progress = first, waiting_bytes, 0
+        self._given_up = False
+
+    def put(self, source: int, made: Made | BaseException) -> None:
+        """Add what follows in a source, when the budget allows it; `CancelledError` when no one takes anything more."""
+        size = _bytes_of(made)
+
+        def may_wait() -> bool:
+            is_next = source == self._next and not self._made.get(source)
+            return self._given_up or is_next or size <= self._waiting_bytes
+
+        with self._changed:
+            self._changed.wait_for(may_wait)
+            if self._given_up:
+                raise CancelledError
+            self._made.setdefault(source, deque()).append(made)
+            self._waiting_bytes -= size
+            self._changed.notify_all()
+
+    def report(self, amount: int) -> None:
+        """Add to the progress, which `take` passes on."""
+        with self._changed:
+            self._progress += amount
+            self._changed.notify_all()
+
+    def take(self, advance: Callable[[int], object]) -> Made | None:
+        """Return what comes next; None if there is only progress. Raises the error of a thread in its turn."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._made.get(self._next) or self._progress)
+            progress, self._progress = self._progress, 0
+            waiting = self._made.get(self._next)
+            made = waiting.popleft() if waiting else None
+            self._waiting_bytes += _bytes_of(made)
+            if isinstance(made, ChunkStatistics):
+                del self._made[self._next]
+                self._next += 1
+            self._changed.notify_all()
+        advance(progress)
+        if isinstance(made, BaseException):
+            raise made
+        return made
+
+    def give_up(self) -> None:
+        """Let each thread end with what it is making."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+
+
+def _bytes_of(made: object) -> int:
+    return made.nbytes if isinstance(made, IdBlock) else 0
+
+
+def blocks_in_turn(
+    make: Callable[[Task, Sink], ChunkStatistics],
+    task_of: Callable[[int], Task],
+    sources: range,
+    threads: int,
+    waiting_bytes: int,
+    advance: Callable[[int], object] = ignore,
+) -> Generator[Made, None, None]:
+    """Yield the blocks of each source, and at its end what was read; raises as `make` does.
+
+    make: passes the blocks of a task to its sink, again the same ones; task_of: returns the task of a source.
+    waiting_bytes: for blocks that wait for their turn. advance: receives what `make` reports.
+    """
+    turns = _Turns(sources.start, waiting_bytes)
+
+    def make_all(source: int) -> None:
+        task, put = task_of(source), partial(turns.put, source)
+        rest, failures = Rest(put), 0
+        while True:
+            try:
+                with reporting_to(turns.report):
+                    return put(make(task, rest.add))
+            except Exception as error:
+                if is_final(error) or isinstance(error, CancelledError):
+                    raise
+                _log.warning("%s failed: %s", task, traceback.format_exc().strip())
+                failures += 1
+                if failures == MAX_ATTEMPTS:
+                    raise failed_too_often(task, f"{type(error).__name__}: {error}") from None
+            rest = Rest(put, rest.ids, rest.ends)
+
+    def make_or_fail(source: int) -> None:
+        with suppress(CancelledError):
+            try:
+                make_all(source)
+            except CancelledError:
+                raise
+            except BaseException as error:
+                turns.put(source, error)
+
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="encode")
+    try:
+        for source in sources:
+            pool.submit(make_or_fail, source)
+        left = len(sources)
+        while left:
+            made = turns.take(advance)
+            left -= isinstance(made, ChunkStatistics)
+            if made is not None:
+                yield made
+    finally:
+        turns.give_up()
+        pool.shutdown(cancel_futures=True)

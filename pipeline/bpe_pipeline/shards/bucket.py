@@ -89,9 +89,9 @@ class BucketFiles:
                 yield memoryview(file.read((after - first) * self.id_bytes)).cast(ID_CODES[self.id_bytes]), ends[:upto]
                 del ends[:upto]
 
-    def remove(self, *, but_ids: bool = False) -> None:
-        """Remove both files, or only the second."""
-        for path in (self.numbers,) if but_ids else (self.ids, self.numbers):
+    def remove(self) -> None:
+        """Remove both files."""
+        for path in (self.ids, self.numbers):
             path.unlink(missing_ok=True)
 
 

@@ -26,10 +26,10 @@ from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
 from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardFile, ShardPlace, finish_shard, is_intact
 from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
-from bpe_pipeline.shards.journal import Position
 from bpe_pipeline.shards.manifest import Encoding, holds_out
 from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
 from bpe_pipeline.shards.road import Road
+from bpe_pipeline.shards.writer import Position
 from bpe_pipeline.storage import Location, each, unreadable
 from bpe_pipeline.storage.atomic import make_directory, move, write_whole
 from bpe_pipeline.storage.scratch import scratch_directory

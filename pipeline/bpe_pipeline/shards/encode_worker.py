@@ -7,7 +7,7 @@ A worker process keeps the last tokenizer that it was sent, with warm caches.
 import logging
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
 from bpe_pipeline.executors import Broadcast
 from bpe_pipeline.pattern.compiled import PatternSequence
+from bpe_pipeline.shards.blocks import Sink
 from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter
 from bpe_pipeline.shards.special_in_text import SpecialInText
 from bpe_pipeline.storage import Location, named, open_file
@@ -27,7 +28,6 @@ from bpe_pipeline.tokenizer.model import Model, refused_texts
 
 _log = logging.getLogger(__name__)
 _BLOCK_IDS, _BLOCK_BYTES = 1 << 18, 4 << 20
-Sink = Callable[[memoryview, memoryview], object]  # takes ids, and where documents end among all ids of the chunk
 
 
 @dataclass(frozen=True, kw_only=True)

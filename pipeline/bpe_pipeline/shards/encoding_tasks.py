@@ -15,11 +15,10 @@ from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions
 from bpe_pipeline.run.plan import Plan
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.run.workers import worker_count
-from bpe_pipeline.shards.blocks import Made
+from bpe_pipeline.shards.blocks import Made, Sink, blocks_in_turn
 from bpe_pipeline.shards.chunk_file import EncodedChunk, StoredIds, part_of
 from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, encode_chunk, make_ids, packed
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES
-from bpe_pipeline.shards.in_turn import Sink, blocks_in_turn
 from bpe_pipeline.shards.manifest import Encoding
 from bpe_pipeline.storage.atomic import make_directory
 from bpe_pipeline.tokenizer.model import Model

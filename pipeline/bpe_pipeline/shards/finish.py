@@ -103,7 +103,6 @@ class ShardPlace:
             same_header = self.format.header(self.layout, closed.ids) == bucket.header
             facts = {"tokens": closed.ids, "documents": closed.documents, **self._rows_of(closed, count)}
             self._write_facts(split, closed.index, facts, closed.crc32 if same_header else None)
-            bucket.remove(but_ids=True)
 
     def _rows_of(self, closed: ClosedShard, rows: int) -> dict[str, Any]:
         if not self.layout.documents:
@@ -119,6 +118,7 @@ class ShardPlace:
             rows, facts_of = rows_and_facts(self.format, self.rows, bucket.blocks(0, ids, documents), ids)
             facts = facts_of(self.format.write(whole, second, self.layout, rows))
             finished = self._write_facts(split, index, facts)
+            system.flush(self.directory)  # its name is on disk before the bucket is gone
             bucket.remove()
         return finished
 

@@ -39,7 +39,7 @@ from bpe_pipeline.shards.encoded_corpus import (
 )
 from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
-from bpe_pipeline.shards.journal import WRITING, Journal
+from bpe_pipeline.shards.writer import WRITING, Journal
 from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.tokenizer.model import Model
 

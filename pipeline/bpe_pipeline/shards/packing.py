@@ -183,13 +183,8 @@ def rows_and_facts(
     rows: DocumentRows | PackedRows,
     blocks: Iterable[Block],
     tokens: int,
-    dropped: int = 0,
-    split: str | None = None,
 ) -> tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]:
-    """Return the rows of documents with that many tokens, and what is known of a shard when they are written.
-
-    dropped: tokens left out after the shard.
-    """
+    """Return the rows of documents with that many tokens, and what is known of a shard when they are written."""
     documents = 0
 
     def counted() -> Iterator[Block]:
@@ -200,11 +195,11 @@ def rows_and_facts(
 
     def facts_of_documents(count: int) -> dict[str, Any]:
         of_rows = count if format_.rows and count != documents else None
-        return {"documents": documents, "split": split, "tokens": tokens, "rows": of_rows}
+        return {"documents": documents, "tokens": tokens, "rows": of_rows}
 
     def facts_of_rows(count: int) -> dict[str, Any]:
-        counts = {"documents": documents, "tokens": packer.tokens, "rows": count, "dropped": dropped}
-        return {**counts, **packer.cost(), "split": split}
+        counts = {"documents": documents, "tokens": packer.tokens, "rows": count, "dropped": 0}
+        return {**counts, **packer.cost()}
 
     if isinstance(rows, DocumentRows):
         return (Rows({IDS: ids}, ends) for ids, ends in counted()), facts_of_documents

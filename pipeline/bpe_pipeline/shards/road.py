@@ -18,7 +18,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.options import EncodeOptions
 from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.runner import Runner
-from bpe_pipeline.shards.blocks import Made
+from bpe_pipeline.shards.blocks import Made, blocks_in_turn
 from bpe_pipeline.shards.bucket import BucketFiles, Extent
 from bpe_pipeline.shards.chunk_file import open_part
 from bpe_pipeline.shards.encode_worker import ShardsTask
@@ -30,13 +30,20 @@ from bpe_pipeline.shards.encoding_tasks import (
     task_of,
 )
 from bpe_pipeline.shards.finish import ShardPlace
-from bpe_pipeline.shards.in_turn import blocks_in_turn
-from bpe_pipeline.shards.journal import DEALING, WRITING, Journal, Position
 from bpe_pipeline.shards.manifest import JOURNAL, Encoding, holds_out
 from bpe_pipeline.shards.route import HeldOut, InOrder, LastShare, Route, Shuffled, bucket_name, hash_held_out
 from bpe_pipeline.shards.sort import LEAST_SORT_BYTES, SortTask, bits_of, memory_of, sort_bucket
 from bpe_pipeline.shards.split_writer import SplitWriter
-from bpe_pipeline.shards.writer import BucketWriter, NotAsWritten, ShardWriter, Sinks
+from bpe_pipeline.shards.writer import (
+    DEALING,
+    WRITING,
+    BucketWriter,
+    Journal,
+    NotAsWritten,
+    Position,
+    ShardWriter,
+    Sinks,
+)
 from bpe_pipeline.storage import existing
 from bpe_pipeline.tokenizer.model import Model
 

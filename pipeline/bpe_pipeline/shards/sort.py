@@ -14,10 +14,9 @@ from bpe_pipeline import _core
 from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.shards.blocks import IdBlock
+from bpe_pipeline.shards.blocks import IdBlock, Sink
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
 from bpe_pipeline.shards.formats.shard_format import ID_CODES
-from bpe_pipeline.shards.in_turn import Sink
 from bpe_pipeline.shards.route import dealt
 
 MOST_BITS = 6  # 64 buckets, each of two open files
