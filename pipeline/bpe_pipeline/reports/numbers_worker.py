@@ -244,5 +244,5 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
 
 
 def _tokens(model: Model, texts: Sequence[tuple[str, str]]) -> int:
-    encode = measured_model(model).encode
-    return sum(len(encode(text)) for _, text in texts)
+    stretches = TextEncoder(model).text_stretches
+    return sum(len(ids) for _, text in texts for ids, _ in stretches(text))
