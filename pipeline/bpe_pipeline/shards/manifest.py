@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bpe_pipeline.base.errors import InputError, UsageError
+from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
-from bpe_pipeline.run.options import flag_of, with_defaults, without_defaults
+from bpe_pipeline.run.options import with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards.chunk_file import StoredIds, part_name
@@ -147,11 +147,8 @@ class Encoding:
 
 
 def holds_out(options: dict[str, Any]) -> bool:
-    """Return whether these options make a validation split; `UsageError` for two ways to make one."""
-    flags = [flag_of(name) for name in ("val_fraction", "val_size") if options.get(name)]
-    if len(flags) > 1:
-        raise UsageError(f"{flags[0]} and {flags[1]} exclude each other; give one")
-    return bool(flags)
+    """Return whether these options make a validation split."""
+    return bool(options.get("val_fraction"))
 
 
 def tokenizer_fingerprint(model: Model) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from bpe_pipeline.base.errors import InputError, unfit
+from bpe_pipeline.base.errors import InputError, UsageError, unfit
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.commands.encode import (
     finished_corpus,
@@ -25,7 +25,6 @@ from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.chat.align import dialog_of
-from bpe_pipeline.extensions.chat.comparison import difference
 from bpe_pipeline.extensions.chat.encoder import ChatEncoder, with_template
 from bpe_pipeline.extensions.chat.kinds import NO_ANSWER, SPECIAL_TOKENS
 from bpe_pipeline.extensions.chat.lengths import ROWS, Conversations
@@ -41,12 +40,14 @@ from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus
 from bpe_pipeline.shards.manifest import Encoding, holds_out, kind_of
 from bpe_pipeline.shards.plan import model_of
-from bpe_pipeline.tokenizer.model import Model
-from bpe_pipeline.tokenizer.named_templates import chat_template_named
+from bpe_pipeline.tokenizer.chat_templates import render
+from bpe_pipeline.tokenizer.model import ChatTemplate, Model
+from bpe_pipeline.tokenizer.named_templates import OWN, chat_template_named
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
 _IDS = (1 << 31) - 1  # the bits of an id in a value
+_PROBE = [{"role": role, "content": role.title()} for role in ("user", "assistant")]
 _WARNED = {
     NO_ANSWER: ": the model learns to say nothing there",
     SPECIAL_TOKENS["text"]: "; apply_chat_template takes them as special tokens: --special-tokens-in-messages tokens",
@@ -105,7 +106,7 @@ def encode_chat(
     model = model_of(tokenizer, rows)
     chat_template = chat_template_named(template, model)
     require_fitting(options)
-    if differs := difference(template, chat_template, model):
+    if differs := _difference(template, chat_template, model):
         _log.warning("encode_chat: %s", differs)
     options = replace(options, sequence_length=options.sequence_length or 4096)
     return _rows(ChatEncoder(with_template(model, chat_template), options), rows)
@@ -127,6 +128,22 @@ def _rows(encoder: ChatEncoder, rows: Iterable[Mapping[str, Any]]) -> Iterator[d
         _log.warning("encode_chat: %s", kind)
 
 
+def _difference(name: str, template: ChatTemplate, model: Model) -> str:
+    """Return how a template writes a short dialog otherwise than the tokenizer's own, or nothing."""
+    if model.chat_template in (None, template):
+        return ""
+    texts = []
+    for model_with in (with_template(model, template), model):
+        try:
+            texts.append(render(model_with, _PROBE, add_generation_prompt=False))
+        except UsageError:  # a template may want other dialogs
+            return ""
+    if texts[0] == texts[1]:
+        return ""
+    ours, own = texts
+    return f"template {name} writes {ours!r}, and the tokenizer's own writes {own!r}: --template {OWN} takes its own"
+
+
 def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
@@ -134,7 +151,7 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
-        runner.warn(difference(options.template, chat.template, model))
+        runner.warn(_difference(options.template, chat.template, model))
         with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
             if runner.part is not None:
                 encode = partial(encode_parts, runner, encoding, model, chat)
