@@ -48,8 +48,11 @@ TEMPLATES = {  # of models that are widely used: bos, a default system prompt, m
 }
 
 FORMATS_OF_DIALOGS = [*TEMPLATES, "Llama 3's tokenizer", "ChatML"]  # those of templates, and those without one
-TRIMMED = TEMPLATES["llama3"].replace("{{- said(message)", "{{- said(message) | trim")
-TRIMMING = TRIMMED.replace("+ system -", "+ system | trim -")  # as Meta's code does
+TRIMMING = (  # as Meta's code does
+    "<|begin_of_text|>{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>{{ '\n\n' }}"
+    "{{ m.content | trim }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>{{ '\n\n' }}{% endif %}"
+)
 
 
 @functools.cache

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event
-from typing import Any
 
 import amount
 import pytest
@@ -20,7 +19,6 @@ from bpe_pipeline import _core
 from bpe_pipeline.base import log, system
 from bpe_pipeline.merges.rules import MergeRules
 from bpe_pipeline.pattern.compiler import compile_pattern
-from bpe_pipeline.reports import page
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -74,10 +72,9 @@ def test_threads_of_a_merge_are_not_waited_for_in_a_child() -> None:
     use()
 
 
-@pytest.mark.parametrize("lock", [log._lock, page._packing], ids=["log", "page"])
-def test_locks_are_free_in_a_child(lock: Any) -> None:
-    with lock:
-        assert ended(lambda: lock.acquire(timeout=0) or os._exit(2)) == 0
+def test_the_lock_of_the_log_is_free_in_a_child() -> None:
+    with log._lock:
+        assert ended(lambda: log._lock.acquire(timeout=0) or os._exit(2)) == 0
 
 
 def test_a_child_computes_what_a_thread_of_its_parent_is_computing() -> None:

@@ -108,3 +108,24 @@ def test_separator_in_a_record_is_refused_and_in_a_text_file_is_not(
     assert len(bpe_pipeline.encode(write(["a", "b"], tmp_path / "a.txt"), tokenizer, **options)) == 2
     with pytest.raises(InputError, match=r"byte 0: the text contains the special token '<\|endoftext"):
         bpe_pipeline.encode(write([f"a{EOT}b"], tmp_path / "a.jsonl"), tokenizer, **options)
+
+
+@pytest.mark.parametrize("how", [{}, {"chunk_size": 1}, {"max_document_chars": 3}, {"errors": "skip"}], ids=str)
+@pytest.mark.parametrize("special", [(EOT,), ()], ids=str)
+def test_what_split_documents_at_training_does_so_at_encoding(special: tuple, how: dict, tmp_path: Path) -> None:
+    """It becomes the separator in text, and stays what it is in records; `Tokenizer.encode` knows nothing of it."""
+    (tmp_path / "a.txt").write_text("one\n\n\ntwo<cut>\n\n\nthree")
+    trained = {"split_at": ["\n\n\n", "<cut>"], "special_tokens": special, "vocab_size": 260, "workers": 1}
+    bpe_pipeline.train(tmp_path / "a.txt", output=tmp_path / "run", **trained)
+    ours = bpe_pipeline.load(tmp_path / "run")
+    config = json.loads((tmp_path / "run/tokenizer/tokenizer_config.json").read_text())
+    assert config["bpe_pipeline_split_at"] == trained["split_at"]
+    options = {"workers": 1, **how} | ({} if special else {"documents": "offsets"})
+    encoded = bpe_pipeline.encode(tmp_path / "a.txt", ours, **options)
+    most = how.get("max_document_chars")
+    texts = [f"{text[:most]}{EOT * len(special)}" for text in ("one", "two", "", "three")]
+    assert [ours.decode([*ids]) for ids in encoded] == texts
+    (tmp_path / "b.jsonl").write_text('{"text": "a<cut>b"}\n')
+    [record] = bpe_pipeline.encode(tmp_path / "b.jsonl", ours, **options)
+    assert ours.decode([*record]).removesuffix(EOT) == "a<cut>b"[:most]
+    assert ours.decode(ours.encode("a<cut>b")) == "a<cut>b"

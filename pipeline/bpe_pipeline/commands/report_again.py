@@ -1,7 +1,7 @@
 """`report`: make a run's report again, with a larger sample, held-out text and other tokenizers to compare with."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -87,10 +87,10 @@ class Extras:
         words += [] if self.name is None else ["--name", self.name]
         return ("bpe-pipeline", "report", str(path), *words) if words else ()
 
-    def refuse(self, reason: str, kept: Collection[str] = ()) -> None:
-        """Refuse all of it, except these fields, where a report has no such thing."""
-        if given := [flag_of(name) for name, value in vars(self).items() if value and name not in kept]:
-            raise UsageError(f"{reason}: leave out {', '.join(given)}")
+    def refuse(self, path: Location) -> None:
+        """Refuse all of it where a report has no such thing."""
+        if given := [flag_of(name) for name, value in vars(self).items() if value]:
+            raise UsageError(f"{path} is no trained tokenizer, and its report is only printed: leave out {given[0]}")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
     """
     encoded = find_result(path)
     if (maker := maker_of(path, encoded and encoded[1].made_by)) is not None:
-        of_extension: Result = maker.report(path, extras, executor)
+        extras.refuse(path)
+        of_extension: Result = maker.report(path, executor)
         return of_extension
     outputs = extras.outputs()
     run, home = manifest.tokenizer_named(path)

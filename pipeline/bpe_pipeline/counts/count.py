@@ -23,9 +23,10 @@ from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
 from bpe_pipeline.run import manifest
+from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.manifest import KEPT, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
-from bpe_pipeline.run.open_run import ending_bytes, rules_of, special_bytes
+from bpe_pipeline.run.open_run import rules_of, special_bytes
 from bpe_pipeline.run.options import CountOptions
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.patterns import on_regex, pattern_of, slowness

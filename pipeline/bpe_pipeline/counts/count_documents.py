@@ -18,8 +18,9 @@ from bpe_pipeline.counts.count import STAGE, warn_of_special_text
 from bpe_pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
 from bpe_pipeline.counts.feeding import RegexCutter
 from bpe_pipeline.counts.looks_special import LooksSpecial
+from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.manifest import Run
-from bpe_pipeline.run.open_run import ending_bytes, special_bytes
+from bpe_pipeline.run.open_run import special_bytes
 from bpe_pipeline.run.options import CountOptions
 from bpe_pipeline.run.patterns import pattern_of, slowness
 from bpe_pipeline.run.runner import Advance, Runner

@@ -92,8 +92,8 @@ def comparisons(numbers: Numbers) -> Iterator[Comparison]:
 
 def comparison_table(numbers: Numbers) -> Table:
     """Show how this tokenizer compares with others."""
-    rows = ((one.name, one.size, one.on, one.difference) for one in comparisons(numbers))
-    return Table("Compared with", ("tokenizer", "vocabulary", "on", "this tokenizer has"), tuple(rows))
+    rows = ((one.name, one.difference, one.size, one.on) for one in comparisons(numbers))
+    return Table("Compared with", ("tokenizer", "this tokenizer has", "its vocabulary", "on"), tuple(rows))
 
 
 def rate_in_words(numbers: Numbers) -> str:

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
+from typing import Any
 
 from bpe_pipeline.base.errors import UsageError, shown
 from bpe_pipeline.base.printable import BYTE_CHARACTERS
@@ -103,6 +104,20 @@ class Roles:
             return "<|endoftext|>"
         not_separating = {self.bos, self.pad, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
         return next((text for text in listed if text not in not_separating), None)
+
+
+def ending_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """List the texts that end documents where these are left out or cut: the separator, as `encode` has it, and others.
+
+    Other special tokens are a part of a document.
+    """
+    separator = Roles().separator_among(special_tokens_of(counting))
+    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *counting["split_at"]]))
+
+
+def special_tokens_of(counting: Mapping[str, Any]) -> Sequence[str]:
+    """Return the special tokens by the counting options of a manifest: none where they are text."""
+    return [] if counting["special_tokens_as_text"] else counting["special_tokens"]
 
 
 @dataclass(frozen=True)

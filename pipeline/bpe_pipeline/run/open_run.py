@@ -13,7 +13,7 @@ from bpe_pipeline.corpus.listing import Listing
 from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import Directory
-from bpe_pipeline.run.ids import Roles
+from bpe_pipeline.run.ids import ending_bytes, special_tokens_of
 from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
 from bpe_pipeline.run.mixture import Mixture, mixture_of
@@ -198,23 +198,10 @@ def _extended(
     return before.plan.extended(added, cutting, options.chunk_size or default, apart)
 
 
-def ending_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
-    """List the texts that end documents where these are left out or cut: the separator, as `encode` has it, and others.
-
-    Other special tokens are a part of a document.
-    """
-    separator = Roles().separator_among(_special_tokens(counting))
-    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *counting["split_at"]]))
-
-
 def special_bytes(counting: Mapping[str, Any]) -> tuple[bytes, ...]:
     """List the texts that separate documents, by the counting options of a manifest: first those of `ending_bytes`."""
-    special_tokens = (text.encode() for text in _special_tokens(counting))
+    special_tokens = (text.encode() for text in special_tokens_of(counting))
     return tuple(dict.fromkeys([*ending_bytes(counting), *special_tokens]))
-
-
-def _special_tokens(counting: Mapping[str, Any]) -> Sequence[str]:
-    return [] if counting["special_tokens_as_text"] else counting["special_tokens"]
 
 
 def rules_of(counting: Mapping[str, Any]) -> dict[str, TokenRule]:

@@ -34,7 +34,9 @@ _BLOCK_IDS, _BLOCK_BYTES = 1 << 18, 4 << 20
 class IdsTask(ChunkTask):
     """One chunk to encode. separator: the id that ends a document; separators: whether it is among the ids.
 
-    special_tokens: the separator first. special_tokens_in_text: what special tokens become that separate nothing.
+    ends: the first of the special tokens, each of which becomes it in text; not all need be tokens.
+
+    special_tokens_in_text: what special tokens become that separate nothing.
     front, behind: the ids around the text of a document. held_out_from: where a document ends inside of a file.
     """
 
@@ -44,6 +46,7 @@ class IdsTask(ChunkTask):
 
     separator: int | None
     separators: bool
+    ends: dict[str, int]
     special_tokens_in_text: str
     front: list[int]
     behind: list[int]
@@ -120,7 +123,7 @@ def make_ids(
     pattern = model.pattern
     in_steps = pattern.lengths if isinstance(pattern, PatternSequence) else None
     cutter: Any = pattern.automaton or in_steps or RegexCutter(task.pattern, regex_bytes)  # of the task's timeout
-    ids_of = model.vocabulary.special_tokens
+    ids_of = {**task.ends, **model.vocabulary.special_tokens}
     ids = _core.ChunkIds(
         encoder,
         [],
@@ -130,7 +133,8 @@ def make_ids(
         front=task.front,
         behind=task.behind,
     )
-    in_text = SpecialInText(task, ids, task.special_tokens_in_text, separated=task.separator is not None)
+    replaced = task.ends.keys() - model.vocabulary.special_tokens
+    in_text = SpecialInText(task, ids, task.special_tokens_in_text, list(task.ends), replaced)
     looks, total = LooksSpecial([*task.special_tokens, *task.added_tokens]), ChunkStatistics()
     for part in in_text.parts():
         texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
@@ -165,7 +169,7 @@ def make_ids(
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
     """Return whether the first `stop` bytes of a file end with a separator, so that a document starts there."""
-    if not separator or stop < len(separator):
+    if stop < len(separator):
         return False
     with open_file(named(file.path)) as opened:
         return opened.read_at(stop - len(separator), len(separator)) == separator
@@ -206,14 +210,14 @@ class _Feeding(_core.ChunkCounter):
     def start_span(self, file: CorpusFile, start: int, stop: int) -> None:
         """Announce where the next text starts and ends."""
         task = self._task
-        separator = task.special_tokens[0] if task.special_tokens and task.separator is not None else b""
+        ends = [text.encode() for text in task.ends]
         self._ids.start_text(False)
         if file.format != "text" or file.compression != "none":
             return
         if stop < file.size and (file.path, stop) != task.held_out_from:
             self._ids.end_inside_document()  # the next span continues it
         continues = start > 0 and (file.path, start) != task.held_out_from
-        if continues and (task.front or task.behind) and not _ends_with(file, start, separator):
+        if continues and (task.front or task.behind) and not any(_ends_with(file, start, text) for text in ends):
             self._ids.start_text(True)
 
     def start_inside_document(self) -> None:

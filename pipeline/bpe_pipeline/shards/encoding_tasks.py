@@ -31,6 +31,7 @@ _BUFFER_BYTES = 8 << 20  # a block of text and its ids
 LEAST_TEXT_BYTES = 4 << 20  # for a long pre-token
 _MOST_WAITING_BYTES = 16 << 20
 _MOST_CACHE_BYTES = 96 << 20  # of all workers: more gains nothing measurable in a gigabyte of text
+NO_TOKEN = 2**32 - 1  # in place of the separator's id, which is not written
 Task = TypeVar("Task", bound=IdsTask)
 
 
@@ -48,9 +49,20 @@ def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
     return separator
 
 
+def becoming_separator(model: Model, separator: str | None) -> list[str]:
+    """Return the texts that become the separator of documents: itself, and what also ended them and is no token."""
+    also = [text for text in model.also_ending if text not in model.vocabulary.special_tokens]
+    return [*([separator] if separator else []), *also]
+
+
+def ending_texts(model: Model, separator: str | None) -> list[str]:
+    """Return the texts by which documents are judged: first those that become the separator."""
+    return list(dict.fromkeys([*becoming_separator(model, separator), *model.also_ending]))
+
+
 def separating_tokens(model: Model, separator: str | None) -> tuple[bytes, ...]:
-    """Return the tokens that separate documents: the one that the options name, and those that are special."""
-    return tuple(text.encode() for text in dict.fromkeys([*([separator] if separator else []), *model.separating]))
+    """Return the texts that separate documents: those that end them, and tokens that are special."""
+    return tuple(text.encode() for text in dict.fromkeys([*ending_texts(model, separator), *model.separating]))
 
 
 def dtype_of(model: Model) -> str:
@@ -100,18 +112,21 @@ def task_of(
     separators = options.documents == "separator"
     once = separators and model.behind[-1:] == (separator,)  # the separator is also what the tokenizer adds behind
     behind = model.behind[:-1] if once else model.behind
+    ends = becoming_separator(model, separator)
+    end = NO_TOKEN if separator is None and ends else model.id_of(separator)
     return partial(
         kind,
         pattern=model.pattern,
         text_field=options.text_field,
         special_tokens=separating_tokens(model, separator),
-        ending=int(separator is not None),
+        ending=len(ending_texts(model, separator)),
+        ends={} if end is None else dict.fromkeys(ends, end),
         rules=model.preparation.rules,
         judge=DocumentJudge.of(vars(options)),
         budget_bytes=workers.text_bytes,
         grant=workers.grant,
         copies=2,  # of more memory, half may go to the cache
-        separator=model.id_of(separator),
+        separator=end,
         separators=separators,
         special_tokens_in_text=options.special_tokens_in_text,
         front=[special_tokens[text] for text in model.front],

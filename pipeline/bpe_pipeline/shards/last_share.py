@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, islice
 
+from bpe_pipeline._core import SpecialTokens
 from bpe_pipeline.corpus.chunks import Chunk, Cutting, SearchedText, Span, find_line_end, find_separator
 from bpe_pipeline.corpus.files import CorpusFile, opened
 from bpe_pipeline.run.plan import Plan
@@ -19,11 +20,11 @@ ENOUGH_DOCUMENTS = 20  # to choose among
 _READ_BYTES = 1 << 20
 
 
-def holding_out_last(plan: Plan, cutting: Cutting, separator: bytes, share: float) -> Plan:
+def holding_out_last(plan: Plan, cutting: Cutting, ends: Sequence[bytes], share: float) -> Plan:
     """Return the plan with a cut before the last share of its text, if it has too few documents; elsewhere as it is."""
     if any((file.format, file.compression) != ("text", "none") for file in plan.files):
         return plan
-    texts = _Texts(plan.files, cutting, separator)
+    texts = _Texts(plan.files, cutting, ends)
     begins = list(islice(texts.begins(), ENOUGH_DOCUMENTS))
     if len(begins) == ENOUGH_DOCUMENTS:
         return plan
@@ -34,11 +35,11 @@ def holding_out_last(plan: Plan, cutting: Cutting, separator: bytes, share: floa
 
 @dataclass(frozen=True)
 class _Texts:
-    """The files of a corpus as one text, in which positions are counted."""
+    """The files of a corpus as one text, in which positions are counted. ends: what ends documents."""
 
     files: Sequence[CorpusFile]
     cutting: Cutting
-    separator: bytes
+    ends: Sequence[bytes]
 
     @property
     def starts(self) -> list[int]:
@@ -54,14 +55,16 @@ class _Texts:
     def begins(self) -> Iterator[int]:
         """Yield where documents begin."""
         specials = self.cutting.specials()
-        find = partial(find_separator, specials, self.separator)
+        find = partial(_find_any, specials, self.ends)
         for file, start in zip(self.files, self.starts, strict=False):
             with opened(file.path) as stream:
                 text, at = SearchedText(stream.read_at, file.size, _READ_BYTES, specials), 0
                 while at < file.size:
                     yield start + at
-                    found = text.first(at, file.size, find, 1) if self.separator else None
-                    at = file.size if found is None else found + len(self.separator)
+                    if (found := text.first(at, file.size, find, 1)) is None:
+                        break
+                    data = stream.read_at(found, specials.longest)
+                    at = found + max(len(end) for end in self.ends if data.startswith(end))
 
     def line_near(self, wanted: int) -> int:
         """Return where the first line starts from a position on, or else the last before it; 0 if there is none."""
@@ -71,6 +74,8 @@ class _Texts:
             text = SearchedText(stream.read_at, file.size, _READ_BYTES, self.cutting.specials())
             last = file.size - (index == len(self.files) - 1)  # behind the end of the corpus nothing is left
             end = text.first(max(at - 1, 0), last, find_line_end, 1)
+            if end is None and index < len(self.files) - 1:
+                return self.starts[index + 1]
             for block in range(at, 0, -_READ_BYTES):
                 if end is not None:
                     break
@@ -84,6 +89,11 @@ class _Texts:
             text = SearchedText(stream.read_at, file.size, _READ_BYTES, self.cutting.specials())
             searches = ((at, _find_space), (at, _find_character), (1, _find_character))
             return next(filter(None, (text.first(start, file.size, find, 1) for start, find in searches)), 0)
+
+
+def _find_any(specials: SpecialTokens, ends: Sequence[bytes], data: bytes, low: int, high: int) -> int | None:
+    found = (find_separator(specials, end, data, low, high) for end in ends)
+    return min((at for at in found if at is not None), default=None)
 
 
 def _find_space(data: bytes, low: int, high: int) -> int | None:

@@ -171,6 +171,7 @@ def tokenizer_fingerprint(model: Model) -> str:
         [model.whole_pre_tokens, preparation.nfc, preparation.space_in_front, rules],
         *model.front,
         *(["behind", *model.behind] if model.behind else []),
+        *(["ending", *model.also_ending] if model.also_ending else []),
         *(["unknown", model.unknown.text, model.unknown.fused] if model.unknown.text is not None else []),
     )
 

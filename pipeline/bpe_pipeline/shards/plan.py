@@ -35,7 +35,13 @@ from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_cor
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
-from bpe_pipeline.shards.encoding_tasks import dtype_of, separating_tokens, separator_of
+from bpe_pipeline.shards.encoding_tasks import (
+    becoming_separator,
+    dtype_of,
+    ending_texts,
+    separating_tokens,
+    separator_of,
+)
 from bpe_pipeline.shards.formats import shard_format, single_formats
 from bpe_pipeline.shards.last_share import holding_out_last
 from bpe_pipeline.shards.manifest import Encoding
@@ -211,9 +217,9 @@ def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes,
     separating = separating_tokens(model, separator)
     if options.special_tokens_in_text != "text":
         return separating, rules
-    others = {token.decode() for token in separating} - {separator}
-    separators = tuple(token for token in separating if token.decode() == separator)
-    return separators, {text: rule for text, rule in rules.items() if text not in others}
+    ends = becoming_separator(model, separator)
+    others = {token.decode() for token in separating} - {*ends}
+    return tuple(map(str.encode, ends)), {text: rule for text, rule in rules.items() if text not in others}
 
 
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
@@ -223,7 +229,11 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     separator = separator_of(model, options) or ""
     special_tokens, rules = _recognised(model, options)
     judge = DocumentJudge.of(vars(options))
-    reading: dict[str, Any] = {"judge": judge, "ending": int(bool(separator)), "text_field": options.text_field}
+    reading: dict[str, Any] = {
+        "judge": judge,
+        "ending": len(ending_texts(model, separator or None)),
+        "text_field": options.text_field,
+    }
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
     known = {*(token.decode() for token in special_tokens), *rules}
     ends_alike = [text for text in known if separator and text.endswith(separator)]
@@ -238,4 +248,5 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
         )
     plan = Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
     share = getattr(options, "val_fraction", None)
-    return holding_out_last(plan, cutting, separator.encode(), share) if share else plan
+    ends = [text.encode() for text in becoming_separator(model, separator)]
+    return holding_out_last(plan, cutting, ends, share) if share else plan

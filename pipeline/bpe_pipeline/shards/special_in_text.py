@@ -4,7 +4,7 @@ The separator ends documents in texts; records are documents of their own.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import sub
@@ -24,38 +24,42 @@ Task = TypeVar("Task", bound=ChunkTask)
 class SpecialInText(Generic[Task]):
     """The special tokens of a chunk that end no document.
 
-    meaning: what they become: tokens, text or refuse; separated: whether the first of the special tokens, the
-    separator, ends documents.
+    meaning: what they become: tokens, text or refuse; ends: the first of the special tokens, which end documents in
+    texts; replaced: those of them that are no tokens of the tokenizer, but text of records.
     """
 
-    def __init__(self, task: Task, ids: _core.ChunkIds, meaning: str, *, separated: bool) -> None:
-        self._task, self._ids, self._separated = task, ids, separated
-        self._names = [token.decode() for token in task.special_tokens]
+    def __init__(
+        self, task: Task, ids: _core.ChunkIds, meaning: str, ends: Sequence[str], replaced: Collection[str]
+    ) -> None:
+        self._task, self._ids, self._ends, self._replaced = task, ids, ends, replaced
+        self._names = self._recognised = [token.decode() for token in task.special_tokens]
         self._as_text, self._refused = meaning == "text", meaning == "refuse"
         self._span: FileSpan | None = None  # the first of those whose tokens are not counted yet
         self._before: Sequence[int] = ()
         self.counts: Counter[str] = Counter()
 
     def _separators(self, span: FileSpan) -> int:
-        return int(span.file.format == "text" and self._separated)
+        return len(self._ends) if span.file.format == "text" else 0
 
     def parts(self) -> Iterator[Task]:
         """Yield the task, or parts of it: consecutive spans in which the same special tokens are recognised."""
         task, start = self._task, 0
-        if not self._as_text:
+        if not self._as_text and not self._replaced:
             yield self._recognising(task, self._names)
             return
         for separators, spans in groupby(task.spans, self._separators):
             in_part = slice(start, start + len(list(spans)))
             part = replace(task, spans=task.spans[in_part], sizes=task.sizes[in_part])
-            yield self._recognising(part, self._names[:separators])
+            others = [] if self._as_text else [name for name in self._names if name not in self._replaced]
+            yield self._recognising(part, list(dict.fromkeys([*self._names[:separators], *others])))
             start = in_part.stop
 
-    def _recognising(self, part: Task, names: Sequence[str]) -> Task:
+    def _recognising(self, part: Task, names: list[str]) -> Task:
         """Return a part in which these special tokens are recognised, and all that are not special."""
-        texts = {*self._names} - {*names}
+        self._recognised, texts = names, {*self._names} - {*names}
+        ending = sum(name in self._names[: part.ending] for name in names)
         rules = {text: rule for text, rule in part.rules.items() if text not in texts}
-        return replace(part, special_tokens=tuple(text.encode() for text in names), rules=rules)
+        return replace(part, special_tokens=tuple(text.encode() for text in names), ending=ending, rules=rules)
 
     def enter(self, span: FileSpan | None) -> None:
         """Count the tokens of the spans before this one; `InputError` if they have special tokens that are refused."""
@@ -63,10 +67,10 @@ class SpecialInText(Generic[Task]):
         changes = last is None or span is None or self._separators(span) != self._separators(last)
         if self._as_text or not (changes or self._refused):
             return
-        now = self._ids.found()[: len(self._names)]
+        now = self._ids.found()[: len(self._recognised)]
         if last is not None:
-            counts = dict(zip(self._names, map(sub, now, self._before), strict=True))
-            in_text = {text: counts[text] for text in self._names[self._separators(last) :] if counts[text]}
+            counts = dict(zip(self._recognised, map(sub, now, self._before), strict=True))
+            in_text = {text: counts[text] for text in self._recognised[self._separators(last) :] if counts[text]}
             if in_text and self._refused:
                 raise _refusal(self._task, last, next(iter(in_text)))
             self.counts.update(in_text)

@@ -17,6 +17,7 @@ from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.pattern.compiled import CompiledPattern
 from bpe_pipeline.pattern.translate import leaves_text, not_in_tokenizers_1
+from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.make_options import check_vocabulary
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from bpe_pipeline.run.options import TokenizerOptions, TrainOptions
@@ -193,6 +194,8 @@ class Trained:
         options, vocabulary = self.options, self.vocabulary(vocab_size)
         special = options.special
         model = Model.cut_by(self.pattern, vocabulary, special.roles, special.rules, trained=True)
+        ending = (text.decode() for text in ending_bytes(vars(options)))
+        model = replace(model, also_ending=tuple(text for text in ending if text != model.separator))
         return with_chat_template(model, options).adding_bos(options.add_bos)
 
 

@@ -100,6 +100,7 @@ class Model:
     kept: Mapping[str, Any] = field(default_factory=dict, compare=False)  # of its tokenizer.json: what changes no id
     files: Mapping[str, bytes] = field(default_factory=dict, compare=False)  # others of its directory, by path there
     unknown: Unknown = Unknown()
+    also_ending: tuple[str, ...] = ()  # texts besides the separator that ended documents where its corpus was counted
 
     def __post_init__(self) -> None:
         for role, text in asdict(self.roles).items():

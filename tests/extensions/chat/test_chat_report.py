@@ -69,7 +69,7 @@ def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
 
 def test_other_outputs_are_refused(cut: Path, tmp_path: Path) -> None:
     for words in (("--figures", tmp_path), ("--held-out", tmp_path), ("--output", tmp_path / "a.html")):
-        assert f"has rows, not a tokenizer: leave out {words[0]}" in refused(run("report", cut, *words), 2)
+        assert f"its report is only printed: leave out {words[0]}" in refused(run("report", cut, *words), 2)
 
 
 @pytest.mark.parametrize("words", [(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])

@@ -5,6 +5,7 @@ Templates without marks have no mask there; labels are compared with those of an
 
 import os
 import re
+import tracemalloc
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -220,3 +221,15 @@ def test_tokens_that_take_white_space_in_are_followed() -> None:
     tokenizer = with_template(named_template("llama3").jinja, preparation=Preparation(space_in_front=True))
     [row] = bpe_pipeline.encode_chat([dialog("the", "low")], tokenizer)
     assert trained_text(tokenizer, row).replace(" ", "") == "low<|eot_id|>"
+
+
+@pytest.mark.parametrize("jinja", [named_template("chatml").jinja, GENERATION.sub("", named_template("chatml").jinja)])
+def test_a_long_row_takes_few_bytes_a_character(jinja: str) -> None:
+    size = 1 << 17
+    rows = bpe_pipeline.encode_chat([dialog("low", "a" * size)], with_template(jinja))
+    tracemalloc.start()
+    try:
+        next(rows)
+        assert tracemalloc.get_traced_memory()[1] < 30 * size
+    finally:
+        tracemalloc.stop()

@@ -6,7 +6,6 @@ from pathlib import Path
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count, format_share
-from bpe_pipeline.commands.report_again import Extras
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.adapt.change_worker import same_rows, tokens_by_merges
@@ -46,9 +45,8 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
     return verified | ({"edited": f"with tokens that exist: {', '.join(edited)}"} if edited else {})
 
 
-def report(location: Location, extras: Extras, executor: Executor) -> Facts:
+def report(location: Location, executor: Executor) -> Facts:
     """Return the facts; `RunDirectoryError` if the base or the counts changed or are gone."""
-    extras.refuse(f"{location} was made by extend or prune, and its report is only printed")
     origin = require(location)
     base, run = made_from(location, origin)
     model, counted = load_model(location), None if run is None else require_counted(run, executor)

@@ -5,7 +5,6 @@ A key of an entry that is not understood is refused: without it, the rows would 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError, UsageError
@@ -95,6 +94,4 @@ def _require_known(where: str, names: Iterable[str], known: Iterable[str]) -> No
     known = list(known)
     for name in names:
         if name not in known:
-            nearest = get_close_matches(name, known, 1, 0.5)
-            hint = f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}"
-            raise UsageError(f"{where}: {name!r} is not understood; {hint}")
+            raise UsageError(f"{where}: {name!r} is not understood; known are {', '.join(known)}")

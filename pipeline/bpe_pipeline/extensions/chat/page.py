@@ -6,7 +6,6 @@ Also what other cutoffs would truncate.
 from collections.abc import Iterable
 
 from bpe_pipeline.commands.info import info_of
-from bpe_pipeline.commands.report_again import Extras
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.chat.lengths import Conversations
 from bpe_pipeline.extensions.chat.show import marked_rows as marked_rows  # for `decode --mask`
@@ -73,7 +72,6 @@ def info(home: Location) -> Facts:
     return Facts(facts, shown_as={"trained_on_tokens": f"{trained:,} ({share})", "padded_tokens": padded or ""})
 
 
-def report(path: Location, extras: Extras, _: Executor) -> ChatReport:
+def report(path: Location, _: Executor) -> ChatReport:
     """Return the report of rows."""
-    extras.refuse(f"{path} has rows, not a tokenizer", kept=())
     return ChatReport(info_of(path), "reported", str(path))

@@ -199,7 +199,7 @@ def _batch_rows(
                 for at in range(0, len(rows), step := 1 if large else _ROWS_AT_ONCE):
                     some = rows.slice(at, step)
                     _hold_row(file, number, some.nbytes if large else 0, budget)
-                    for row in _listed(some):
+                    for row in some.to_pylist():
                         yield nulls | {name: _without_nulls(value) for name, value in row.items()}, number
                         number += 1
                 progress(done := min(batch.nbytes, left))
@@ -211,31 +211,6 @@ def _batch_rows(
 
 def _of(all_names: Iterable[str], names: Collection[str]) -> list[str]:
     return [name for name in all_names if name in names]
-
-
-def _listed(rows: Any) -> list[dict[str, Any]]:
-    """Return the rows of a batch; times as texts if one of them is none of Python's, such as one with nanoseconds."""
-    import pyarrow as pa
-
-    try:
-        return list(rows.to_pylist())
-    except (ValueError, OverflowError):
-        schema = [field.with_type(_without_times(field.type)) for field in rows.schema]
-        return list(rows.cast(pa.schema(schema)).to_pylist())
-
-
-def _without_times(kind: Any) -> Any:
-    """Return a type of Arrow with texts in place of times, also in its members."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        return pa.struct([member.with_type(_without_times(member.type)) for member in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        listed = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return listed(kind.value_field.with_type(_without_times(kind.value_type)))
-    if pa.types.is_duration(kind):
-        return pa.int64()
-    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def _batch_size(group: Any) -> int:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import InputError, SpecialTokenError
@@ -24,14 +25,13 @@ from bpe_pipeline.executors.worker import report_progress
 from bpe_pipeline.extensions.chat.data_sets import DataSet
 from bpe_pipeline.extensions.chat.encoder import ID_BYTES, ChatEncoder, Row, with_template
 from bpe_pipeline.extensions.chat.lengths import Conversations
-from bpe_pipeline.extensions.chat.options import ChatOptions
+from bpe_pipeline.extensions.chat.plan import Chat
 from bpe_pipeline.extensions.chat.rows import read_rows
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter, StoredIds, open_part
 from bpe_pipeline.shards.encode_worker import loaded
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import whole_file
-from bpe_pipeline.tokenizer.model import ChatTemplate
 
 _log = logging.getLogger(__name__)
 MOST_CACHE_BYTES = 32 << 20  # of pre-tokens under a limit: rows need memory more
@@ -48,9 +48,7 @@ class RowsTask:
     output: Location
     fingerprint: str
     data_set: DataSet
-    template: ChatTemplate
-    day: str | None
-    options: ChatOptions
+    chat: Chat
     model: Broadcast
     tokenizer: str
     cache_bytes: int
@@ -69,7 +67,7 @@ def encode_rows(task: RowsTask) -> EncodedChunk:
     with whole_file(task.output) as path, path.open("wb") as file:
         writer = IdsWriter(file, ID_BYTES)
         _write_rows(_rows(task, tally, lengths), writer)
-        about = plain(Conversations.counted(task.options.sequence_length or 0, lengths))
+        about = plain(Conversations.counted(task.chat.options.sequence_length or 0, lengths))
         part = writer.finish(task.fingerprint, ChunkStatistics(losses=tally.kinds), about=about)
     _log.info("%s: %d rows, %d ids in %.2f s", task, part.documents, part.ids, time.monotonic() - started)
     return part
@@ -78,8 +76,10 @@ def encode_rows(task: RowsTask) -> EncodedChunk:
 def _rows(task: RowsTask, tally: Tally, lengths: Counter[int]) -> Iterator[bytes]:
     """Yield the values of the rows of a chunk, none for one that is dropped. What is no object has no number."""
     model, native = loaded(task.model, task.tokenizer, task.cache_bytes)
-    variables = {"strftime_now": date.fromisoformat(task.day).strftime} if task.day else {}
-    encoder = ChatEncoder(with_template(model, task.template), task.options, variables, native)
+    chat, variables = task.chat, dict[str, Any]()
+    if chat.day is not None:
+        variables["strftime_now"] = date.fromisoformat(chat.day).strftime
+    encoder = ChatEncoder(with_template(model, chat.template), chat.options, variables, native)
     budget = budget_of(task.budget_bytes, task.cache_bytes, task.grant)
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
@@ -94,7 +94,7 @@ def _rows(task: RowsTask, tally: Tally, lengths: Counter[int]) -> Iterator[bytes
                     row = encoder.encode(task.data_set.dialog(record))
                 except SpecialTokenError as error:
                     raise InputError(f"{where}: {error}") from None
-                lengths[_rounded(row.tokens, task.options.sequence_length or 0)] += 1
+                lengths[_rounded(row.tokens, task.chat.options.sequence_length or 0)] += 1
             yield row.values
 
 

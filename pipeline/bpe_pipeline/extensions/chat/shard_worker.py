@@ -120,34 +120,29 @@ def _rows(task: ShardOfRows, stored: _StoredRows) -> Iterator[tuple[Rows, int]]:
 
 def _columns(task: ShardOfRows, bags: list[list[bytes]]) -> tuple[dict[str, bytes], int]:
     """Return the columns of rows, of one conversation each or of those that are packed, and the tokens trained on."""
-    filled = [task.longest - sum(map(len, bag)) // ID_BYTES if task.pack else 0 for bag in bags]
-    values = b"".join(b"".join([*bag, task.pad * count]) for bag, count in zip(bags, filled, strict=True))
-    ids = pa.Array.from_buffers(pa.int32(), len(values) // ID_BYTES, [None, pa.py_buffer(values)])
+    values, masks, positions = [], [], []
+    for bag in bags:
+        lengths = [len(row) // ID_BYTES for row in bag]
+        filled = task.longest - sum(lengths) if task.pack else 0
+        values += [*bag, task.pad * filled]
+        positions += [*map(_positions, lengths), bytes(ID_BYTES * filled)]
+        if task.pack == NEAT:
+            masks += [number.to_bytes(ID_BYTES, "little") * length for number, length in enumerate(lengths, 1)]
+            masks.append(bytes(ID_BYTES * filled))
+        else:
+            masks.append(b"\1" * (sum(lengths) + filled))
+    buffer = pa.py_buffer(b"".join(values))
+    ids = pa.Array.from_buffers(pa.int32(), buffer.size // ID_BYTES, [None, buffer])
     trained = pc.less(ids, 0)
     ids = pc.bit_wise_and(ids, _MASK)
     labels = pc.if_else(trained, ids, _IGNORED)
-    columns = {IDS: _bytes_of(ids), LABELS: _bytes_of(labels), MASK: b"\1" * len(ids)}
-    if task.pack is not None:
-        lengths = [[len(row) // ID_BYTES for row in bag] for bag in bags]
-        of_bags = [*zip(lengths, filled, strict=True)]
-        columns[POSITIONS] = b"".join(
-            b"".join([*map(_positions, sizes), bytes(ID_BYTES * count)]) for sizes, count in of_bags
-        )
-        if task.pack == NEAT:
-            columns[MASK] = b"".join(
-                b"".join([*map(_numbered, range(1, len(sizes) + 1), sizes), bytes(ID_BYTES * count)])
-                for sizes, count in of_bags
-            )
+    columns = {IDS: _bytes_of(ids), LABELS: _bytes_of(labels), MASK: b"".join(masks), POSITIONS: b"".join(positions)}
     return columns, pc.sum(trained).as_py() or 0
 
 
 def _bytes_of(column: Any) -> bytes:
     """Return the int32 of a column, which has no nulls."""
     return bytes(memoryview(column.buffers()[1])[ID_BYTES * column.offset :][: ID_BYTES * len(column)])
-
-
-def _numbered(number: int, length: int) -> bytes:
-    return number.to_bytes(ID_BYTES, "little") * length
 
 
 @lru_cache(256)

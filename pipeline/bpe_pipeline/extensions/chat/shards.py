@@ -46,9 +46,7 @@ def encode_parts(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -
         return RowsTask(
             **chunk,
             data_set=chat.sets[owners[chunk["spans"][0].file.path]],
-            template=chat.template,
-            day=chat.day,
-            options=chat.options,
+            chat=chat,
             model=broadcast,
             tokenizer=encoding.options["tokenizer"],
             cache_bytes=workers.cache_bytes,

@@ -12,6 +12,7 @@ from typing import Any
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.corpus.listing import find_files
 from bpe_pipeline.corpus.sampling import choose, read_chosen
+from bpe_pipeline.extensions.inspect.findings import EXAMPLES, first_lines, first_of
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.definitions import NUMBERS
 from bpe_pipeline.reports.measure import source_names
@@ -81,6 +82,10 @@ class OtherCut:
 
     cuts: tuple[Tokens, Tokens]
     count: int
+
+    def __str__(self) -> str:
+        one, other = (_joined(list(map(readable, tokens))) for tokens in self.cuts)
+        return f"{one} in A, {other} in B: {format_count(self.count, 'times')}"
 
 
 def difference(first: Model, second: Model) -> Difference:
@@ -183,7 +188,7 @@ def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Token
 
 
 _SAMPLE_BYTES = 1 << 22
-EXAMPLES, _LONGEST, _LONGEST_PATTERN = 5, 100, 40  # in text; letters of a setting, of a regular expression
+_LONGEST, _LONGEST_PATTERN = 100, 40  # letters that are shown of a setting, of a regular expression
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,7 @@ class Compared(Result):
     def shown(self) -> Iterable[Part]:
         """Return what is different, the texts of each source, and the most frequent other splits."""
         found = self.found
-        rows = [
+        rows: list[tuple[str, object]] = [
             (name, f"{where}: {tokenizer.vocab_size:,} tokens, {format_count(len(tokenizer.merges), 'merges')}")
             for name, where, tokenizer in zip("AB", self.names, self.tokenizers, strict=True)
         ]
@@ -225,11 +230,7 @@ class Compared(Result):
             same = f"first {found.same_merges:,} are" if found.same_merges > 1 else "first is"
             rows.append(("merges", f"the {same} the same" if found.same_merges else "the first differs"))
             rows += [("merges", line) for line in _lines(found.merges, "rank", " + ".join)]
-        for cut in self.cuts[:EXAMPLES]:
-            one, other = (_joined(list(map(readable, tokens))) for tokens in cut.cuts)
-            rows.append(("other splits", f"{one} in A, {other} in B: {format_count(cut.count, 'times')}"))
-        if len(self.cuts) > EXAMPLES:
-            rows.append(("other splits", f"... and {len(self.cuts) - EXAMPLES:,} more: --json has all"))
+        rows.append(("other splits", first_lines(self.cuts)))
         return [Rows(tuple(rows)), _table(self.sources)]
 
 
@@ -261,12 +262,6 @@ def _texts(paths: Sequence[str], texts: Sequence[str], exclude: Sequence[str]) -
         yield from SENTENCES.items()
 
 
-def first_of(parts: Sequence[str], between: str = ", ", total: int = 0) -> str:
-    """Return the first few of several texts as one, and how many more there are; total: if `parts` are not all."""
-    more = max(total, len(parts)) - EXAMPLES
-    return between.join([*parts[:EXAMPLES], *([f"... and {more:,} more"] if more > 0 else [])])
-
-
 def _joined(parts: Sequence[str]) -> str:
     return first_of(parts, " | ")
 
@@ -296,9 +291,7 @@ def _setting_lines(settings: Mapping[str, tuple[str, str]]) -> Iterable[str]:
         kind = next((kind for kind in ("special token ", "rule of ") if name.startswith(kind)), name)
         kinds.setdefault(kind, []).append(f"{name}: {_cut(name, one)} in A, {_cut(name, other)} in B")
     for lines in kinds.values():
-        yield from lines[:EXAMPLES]
-        if len(lines) > EXAMPLES:
-            yield f"... and {len(lines) - EXAMPLES:,} more: --json has all"
+        yield from first_lines(lines)
 
 
 def _table(sources: Sequence[CutTexts]) -> Table:

@@ -17,9 +17,17 @@ from bpe_pipeline.base.errors import ExportRefusedError, InputError, OtherKindEr
 from bpe_pipeline.base.events import Listener, warn_of
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts.counter_file import open_counter
-from bpe_pipeline.extensions.inspect.diff import first_of
 from bpe_pipeline.extensions.inspect.doctor_files import agreement, settings
-from bpe_pipeline.extensions.inspect.findings import ADVICE, FINE, NOT_CHECKED, WRONG, Examined, Finding, command
+from bpe_pipeline.extensions.inspect.findings import (
+    ADVICE,
+    FINE,
+    NOT_CHECKED,
+    WRONG,
+    Examined,
+    Finding,
+    command,
+    first_of,
+)
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.tokens import unused_tokens

@@ -1,12 +1,11 @@
-"""What `doctor` found out about a tokenizer, and what of it is shown."""
+"""What was found out about tokenizers, and how much of it is shown: JSON has all."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from bpe_pipeline.extensions.inspect.diff import EXAMPLES
 from bpe_pipeline.reports.parts import Part, Rows
 from bpe_pipeline.reports.result import NOT_STORED, Advice, Result
 from bpe_pipeline.storage import Location
@@ -26,6 +25,21 @@ class Finding(NamedTuple):
     def about(self, subject: str) -> Advice:
         """Return it as advice about a subject."""
         return Advice(subject, self.take, self.because, evidence={**self.evidence}, outcome=self.outcome)
+
+
+EXAMPLES = 5  # that are shown of each kind
+
+
+def first_of(parts: Sequence[str], between: str = ", ", total: int = 0) -> str:
+    """Return the first few of several texts as one, and how many more there are; total: if `parts` are not all."""
+    more = max(total, len(parts)) - EXAMPLES
+    return between.join([*parts[:EXAMPLES], *([f"... and {more:,} more"] if more > 0 else [])])
+
+
+def first_lines(found: Sequence[object]) -> list[str]:
+    """Return the first few of what was found, a line each, and how many more there are."""
+    more = [f"... and {len(found) - EXAMPLES:,} more: --json has all"] if len(found) > EXAMPLES else []
+    return [*map(str, found[:EXAMPLES]), *more]
 
 
 def command(*words: object) -> str:
@@ -64,9 +78,8 @@ class Examined(Result):
         kinds: dict[tuple[str, str, str], list[Advice]] = {}
         for finding in sorted(self.findings, key=lambda one: _ORDER.index(one.outcome)):
             kinds.setdefault((finding.outcome, finding.about, finding.take), []).append(finding)
-        rows: list[tuple[str, str]] = []
+        rows: list[tuple[str, object]] = []
         for (outcome, what, remedy), alike in kinds.items():
-            rows += [(f"{outcome}:", f"{what}: {one.because}") for one in alike[:EXAMPLES]]
-            rows += [("", f"... and {len(alike) - EXAMPLES:,} more: --json has all")] if len(alike) > EXAMPLES else []
+            rows.append((f"{outcome}:", first_lines([f"{what}: {one.because}" for one in alike])))
             rows += [("", f"remedy: {remedy}")] if remedy else []
         yield Rows(tuple(rows))

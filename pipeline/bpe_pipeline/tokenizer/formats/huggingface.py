@@ -29,6 +29,7 @@ from bpe_pipeline.tokenizer.formats.settings_files import (
 from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     APPLIED_BY_LIBRARIES,
     DIGITS_THEN_GPT2,
+    ENDING_KEY,
     MODEL_SETTINGS,
     PATTERN_KEY,
     REGEX_STAGE,
@@ -72,6 +73,8 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
         config[PATTERN_KEY] = model.pattern.expression
     if model.separator is not None:
         config[SEPARATOR_KEY] = model.separator
+    if model.also_ending:
+        config[ENDING_KEY] = list(model.also_ending)
     template, templates = template_contents(model)
     if template is not None:
         config["chat_template"] = template

@@ -21,6 +21,7 @@ from bpe_pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
 from bpe_pipeline.tokenizer.formats.settings_files import read_files, read_template
 from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     APPLIED_BY_LIBRARIES,
+    ENDING_KEY,
     MODEL_SETTINGS,
     PATTERN_KEY,
     SEPARATOR_KEY,
@@ -30,7 +31,7 @@ from bpe_pipeline.tokenizer.model import ChatTemplate, Model, Unknown
 
 _OWN_SETTINGS = {  # of tokenizer_config.json: what the model says, and what would have others say it
     *("bos_token", "eos_token", "pad_token", "add_bos_token", "add_eos_token", "add_prefix_space"),
-    *(PATTERN_KEY, SEPARATOR_KEY, "added_tokens_decoder", "tokenizer_class", "auto_map"),
+    *(PATTERN_KEY, SEPARATOR_KEY, ENDING_KEY, "added_tokens_decoder", "tokenizer_class", "auto_map"),
 }
 _BYTE_FALLBACK = "<0x..>"  # the unknown token of a file whose lost bytes have tokens of their own, which are refused
 
@@ -92,7 +93,18 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
         | {name: model.member(name).value for name in MODEL_SETTINGS if model.member(name).value is not None},
         files=files,
         unknown=unknown if vocabulary.lost_bytes else Unknown(),
+        also_ending=_texts(config.member(ENDING_KEY)),
     )
+
+
+def _texts(field: Field) -> tuple[str, ...]:
+    """Read a list of texts, which may be missing."""
+    if field.value is None:
+        return ()
+    texts = [element.read(str) for element in field.elements()]
+    if "" in texts or len(set(texts)) < len(texts):
+        field.refuse("has an empty text, or one twice")
+    return tuple(texts)
 
 
 def check_edited(file: Location, vocabulary: Vocabulary) -> None:

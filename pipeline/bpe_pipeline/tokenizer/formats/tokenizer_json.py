@@ -6,6 +6,7 @@ from typing import Any
 from bpe_pipeline.pattern.token_rules import TokenRule
 
 PATTERN_KEY = "bpe_pipeline_pattern"  # in tokenizer_config.json: a pattern without a name, as the user wrote it
+ENDING_KEY = "bpe_pipeline_split_at"  # what also ended documents there
 SEPARATOR_KEY = "bpe_pipeline_separator"  # what separated the training corpus, whatever ends a text or a turn
 REGEX_STAGE = "BpePipelineRegex"  # a pre-tokenizer that other readers refuse, for what tokenizers would cut differently
 APPLIED_BY_LIBRARIES = ("truncation", "padding")  # by tokenizers, to the ids of a text; transformers replaces both

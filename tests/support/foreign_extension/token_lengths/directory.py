@@ -42,9 +42,8 @@ def verify(home: Location, *_: Any) -> dict[str, str]:
     return {"lengths": f"those of {stored['tokenizer']}"}
 
 
-def report(home: Location, extras: Any, _executor: Any) -> Facts:
+def report(home: Location, _executor: Any) -> Facts:
     """Return what `report` prints."""
-    extras.refuse(f"{home} has lengths, which are only printed")
     return Facts(_read(home)["lengths"], "reported")
 
 
