@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
@@ -124,16 +125,19 @@ class SplitWriter:
         shard = self._opened()
         numbers = memoryview(array("Q", (end + shift for end in ends))) if shift and shard.files.with_numbers else ends
         shard.append(ids, numbers)
-        self._require_short_row((ends[0] + shift if ends else shard.extent.ids) - self._row_start)
-        if ends:
-            self._row_start = ends[-1] + shift
+        self._require_short_rows(ends, shift)
+        self._row_start = ends[-1] + shift if ends else self._row_start
 
-    def _require_short_row(self, tokens: int) -> None:
-        if self._most_row is not None and tokens > self._most_row:
+    def _require_short_rows(self, ends: memoryview, shift: int) -> None:
+        """Raise `InputError` if a document in the ids that were appended is too long for a row."""
+        most, begun = self._most_row, self._row_start - shift
+        if most is None or self._opened().extent.ids - self._row_start <= most:
+            return
+        if any(end - before > most for before, end in pairwise([begun, *ends, self._opened().extent.ids - shift])):
             number = self._documents + self._opened().extent.numbers
             raise InputError(
-                f"document {number:,} of the shards has more than {self._most_row:,} ids, the most of a row: give "
-                f"--sequence-length, --shard-size {self._most_row}, or --shard-format npy"
+                f"document {number:,} of the shards has more than {most:,} ids, the most of a row: give "
+                f"--sequence-length, --shard-size {most}, or --shard-format npy"
             )
 
     def _close(self, ids: int, documents: int) -> None:
