@@ -145,6 +145,7 @@ def is_alive(group: int) -> bool:
     return False
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("number", "code", "to_all"), [
     (signal.SIGINT, 130, True), (signal.SIGTERM, 143, False), (signal.SIGTERM, 143, True),
 ])  # fmt: skip

@@ -2,10 +2,8 @@
 
 import gzip
 import os
-import random
 import re
 import shutil
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +21,6 @@ from object_store import Store
 from reference import train_reference
 
 import bpe_pipeline
-from bpe_pipeline import _core
 from bpe_pipeline.base.errors import InputError, TrainingError, UsageError
 from bpe_pipeline.commands import import_counts
 from bpe_pipeline.counts import counts_file, import_worker
@@ -104,19 +101,6 @@ def test_many_batches_are_many_parts(tmp_path, monkeypatch):
     assert len(take_file(take_task(table_in(tmp_path / "c.parquet", rows), part_bytes=1)).parts) == 10
     with pytest.raises(InputError, match="row 26"):
         take_file(take_task(table_in(tmp_path / "c.parquet", [(b"a", 1)] * 25 + [(b"a", 0)])))
-
-
-def test_sorted_rows_take_no_longer(tmp_path):
-    """As a large counter gives them: a table that lies in that order would be crowded at one end."""
-    rows = sorted((b"%d" % number for number in range(300_000)), key=_core.hash64)[:30_000]
-    elapsed_s = {}
-    for name in ("sorted", "shuffled"):
-        table_in(tmp_path / "c.parquet", [(pre_token, 1) for pre_token in rows])
-        started = time.process_time()
-        assert take_file(take_task(tmp_path / "c.parquet")).rows == len(rows)
-        elapsed_s[name] = time.process_time() - started
-        random.Random(1).shuffle(rows)
-    assert elapsed_s["sorted"] < 2 * elapsed_s["shuffled"] + 0.3
 
 
 @pytest.mark.parametrize(("home", "name"), [(import_counts.hashlib, "file_digest"), (import_worker, "read_counts")])

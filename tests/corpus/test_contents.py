@@ -170,6 +170,7 @@ def as_texts(parts: int, between: bytes) -> bytes:
     return between.join([b"some words here"] * parts)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("content", "kind", "numbers"),
     [

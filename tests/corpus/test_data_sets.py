@@ -63,8 +63,9 @@ def test_a_saved_data_set_counts_and_encodes_as_its_texts_in_json_lines() -> Non
     models = [Path(f"run-{name}", "tokenizer", "tokenizer.json").read_bytes() for name in ("saved", "a.jsonl")]
     assert models[0] == models[1]
     for name in ("saved", "a.jsonl"):
-        succeeded(run("encode", name, "-o", f"{name}.bin", "--tokenizer", "run-saved/tokenizer", "--fail-on-loss"))
-    assert Path("saved.bin").read_bytes() == Path("a.jsonl.bin").read_bytes()
+        single = ("-o", f"ids-{name}", "--single", "--shard-format", "bin", "--tokenizer", "run-saved/tokenizer")
+        succeeded(run("encode", name, *single, "--fail-on-loss"))
+    assert Path("ids-saved/train.bin").read_bytes() == Path("ids-a.jsonl/train.bin").read_bytes()
 
 
 def test_a_set_of_data_sets_is_all_of_them_and_says_so() -> None:

@@ -106,6 +106,7 @@ def test_error_over_budget_names_a_sufficient_limit(name: str, tmp_path: Path) -
     until_enough(lambda limit: error_of(lambda: counted_within(path, (limit - 100) * MIB)), message, 112)
 
 
+@pytest.mark.slow
 def test_counter_is_written_in_parts_while_reading_needs_memory(tmp_path: Path) -> None:
     """The counter is written in parts, and has its budget back afterwards."""
     path = tmp_path / "a.jsonl"
@@ -163,6 +164,7 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
     ("name", "command", "reason", "least_mib"),

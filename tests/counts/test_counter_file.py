@@ -123,6 +123,7 @@ def test_native_combination_is_a_sum(parts):
     assert list(result) == sorted(expected, key=_core.hash64)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("memory_bytes", "planned"), [(2, 0), (3, 1), (4, 2), (10, 2), (2048, 2)])
 def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, planned):
     memory_bytes <<= 19

@@ -149,7 +149,7 @@ def _options(judge: DocumentJudge) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore:.*looks like special")
-@settings(max_examples=200 if FULL else 20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200 if FULL else 8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     order=st.randoms(use_true_random=False),
     kind=st.sampled_from(["txt", "files", "jsonl", "parquet", "txt.gz"]),
@@ -296,7 +296,7 @@ def test_a_document_beyond_the_memory_is_refused_by_name(tmp_path: Path, judge: 
         count_chunk(chunk_task(path, tmp_path / "c.parquet", 16 << 20, judge=judge))
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [3 << 20, 1 << 30])
 @pytest.mark.parametrize("judge", [DocumentJudge(sample=0.4), DocumentJudge(sample=0.4, max_document_chars=100_000)])
 def test_any_memory_counts_the_same(tmp_path: Path, judge: DocumentJudge, budget: int) -> None:

@@ -179,6 +179,7 @@ def test_extension_whose_members_cannot_be_imported_is_named(tmp_path: Path) -> 
     assert line in home.python("try: bpe_pipeline.lengths\nexcept bpe_pipeline.PipelineError as error: print(error)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "source"), [("nothing_there:EXTENSION", ""), ("broken:EXTENSION", LAZY)], ids=["all", "lazy"]
 )

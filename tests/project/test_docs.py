@@ -25,18 +25,7 @@ from bpe_pipeline.pattern.compiler import compile_pattern
 ALL = sorted(path.relative_to(pages.PAGES) for path in pages.PAGES.rglob("*.md"))
 README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
-SLOW = {  # a dozen commands each, a server, or the import of transformers; the README is always run
-    *(
-        "explanation/comparison.md",
-        "how-to/exporting.md",
-        "how-to/extending.md",
-        "how-to/formats.md",
-        "how-to/inspect.md",
-    ),
-    *("how-to/is-it-good.md", "how-to/memory.md", "how-to/mixing.md", "how-to/recipes.md", "how-to/sft-rows.md"),
-    *("how-to/slurm.md", "how-to/troubleshooting.md", "how-to/vocabulary-size.md"),
-    *("reference/dialogs.md", "reference/object-stores.md", "reference/patterns.md", "reference/terminal.md"),
-}
+QUICK = {"README.md", "quick-start.md"}  # the first day; all other pages are the slow lane's
 DOCS = pages.PAGES.parent
 CLONE = f"git clone {pages.REPOSITORY} && cd bpe-pipeline"
 INSTALLS = [f"{CLONE}\npip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
@@ -57,7 +46,7 @@ def _content(page: Path) -> str:
 
 
 def _case(page: Path) -> object:
-    marks = [pytest.mark.page] + [pytest.mark.slow] * (str(page) in SLOW)
+    marks = [pytest.mark.page] + [pytest.mark.slow] * (page.name not in QUICK)
     marks += [pytest.mark.cluster] * ("ray" in pages.needed(_content(page)))
     return pytest.param(page, id=str(page), marks=marks)
 

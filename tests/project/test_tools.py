@@ -29,6 +29,7 @@ def test_long():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ci", "mark", "failed"), [("true", "", True), ("", "", False), ("true", "@pytest.mark.slow", False)]
 )
@@ -62,6 +63,7 @@ def test_the_table_in_contributing_lists_all_mutations() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_every_target_of_the_fuzzer_runs() -> None:
     done = python(HOME / "tests" / "fuzz", "--inputs", "20", "--seconds", "300")
     assert done.returncode == 0, done.stderr

@@ -143,6 +143,7 @@ def may_mount() -> bool:
     return shutil.which("unshare") is not None and in_a_namespace("mount -t tmpfs tmpfs /mnt").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not may_mount(), reason="needs a mount namespace")
 def test_full_and_read_only_disks_are_named(corpus: Path, expected: bytes, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()

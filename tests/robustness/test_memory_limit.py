@@ -67,6 +67,7 @@ def many_pre_tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SPILLED = ("--min-pre-token-count=2", "--chunk-size=16MiB", "--vocab-size=1500", "--quiet")
 
 
+@pytest.mark.slow
 @needs_pss
 @pytest.mark.parametrize(
     ("text_bytes", "limits", "options", "sign"),
@@ -99,6 +100,7 @@ def test_what_does_not_fit_is_kept_on_disk(
     assert (on_disk[0], on_disk[-1]) == (False, True)
 
 
+@pytest.mark.slow
 @needs_pss
 @pytest.mark.parametrize(
     ("words", "limit", "named"),
@@ -201,6 +203,7 @@ print(grown())
 """
 
 
+@pytest.mark.slow
 @needs_peaks
 def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     """At the smallest limit a worker has 24 MiB to combine in, and 12 MiB to write, and what Arrow begins with."""
@@ -258,7 +261,7 @@ def test_the_limit_that_parity_asks_for_suffices(tmp_path: Path) -> None:
     assert found.peak_memory_bytes >= limit * MIB / 3
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @needs_peaks
 @pytest.mark.parametrize("name", ["one letter", "dna", "bytes", "random words"])
 @pytest.mark.parametrize(

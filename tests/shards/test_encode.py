@@ -267,6 +267,7 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
     assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
     "options",
@@ -289,6 +290,7 @@ def test_long_row_keeps_to_the_limit_that_the_refusal_names(saved: Path, tmp_pat
     assert json.loads(limited.stdout.splitlines()[-1])["peak_memory_bytes"] <= int(enough[1]) << 20
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "options",
     [{}, {"documents": "offsets"}, {"shard_format": "bin", "documents": "offsets"}, {"shard_format": "parquet"}],
@@ -341,6 +343,7 @@ def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: bpe_pipe
     assert encoded.documents == 5
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("shard_size", [1, 40, 100, 10**6])
 def test_rows_do_not_depend_on_the_size_of_shards(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, shard_size: int

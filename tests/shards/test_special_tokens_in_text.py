@@ -37,6 +37,7 @@ def documents_of(texts: list[str], path: Path) -> list[str]:
     return [text for text in (documents[:-1] if last_is_empty else documents) if text or path.suffix == ".txt"]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("form", ["none", "nfc"])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.parquet"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -232,6 +232,7 @@ def test_the_rest_that_fills_no_row_is_left_out(tokenizer: bpe_pipeline.Tokenize
         assert sum(shard.dropped or 0 for shard in encoded.shards) == len(ids) % row
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize(
     "options", [{}, {"shuffle": True}, {"shard_format": "parquet"}, {"val_fraction": 0.3}], ids=str
