@@ -69,22 +69,28 @@ def _with_fewer_examples(test: Any) -> None:
         getattr(test, "__func__", test)._hypothesis_internal_use_settings = fewer
 
 
+def _sampled(item: pytest.Item) -> tuple[str, int]:
+    """Return the group that a test is in, of which one of so many runs: of the slow tests of a file one of three."""
+    if item.get_closest_marker("slow"):
+        return f"slow tests of {item.path}", 3
+    mark = item.get_closest_marker("one_of")
+    return item.nodeid.partition("[")[0], mark.args[0] if mark else 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave a quarter of the cases of a test marked with `one_of(4)`, and fewer examples, unless all checks run."""
-    cases: Counter[str] = Counter()
-    left_out = []
-    for test in {id(test): test for item in items if (test := getattr(item, "obj", None)) and not FULL}.values():
+    """Leave samples of tests, and fewer examples of properties, unless all checks run."""
+    if FULL:
+        return
+    for test in {id(test): test for item in items if (test := getattr(item, "obj", None))}.values():
         _with_fewer_examples(test)
-    for item in items if not FULL else ():
-        mark = item.get_closest_marker("one_of")
-        if mark is not None:
-            test = item.nodeid.partition("[")[0]
-            if cases[test] % mark.args[0]:
-                left_out.append(item)
-            cases[test] += 1
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    seen: Counter[str] = Counter()
+    kept, left_out = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        group, one_of = _sampled(item)
+        (left_out if seen[group] % one_of else kept).append(item)
+        seen[group] += 1
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = kept
 
 
 def pytest_collection_finish() -> None:
