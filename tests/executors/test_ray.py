@@ -129,7 +129,9 @@ def _lose_while_merging(cluster: Any, corpus: Path, output: Path, loss: str, del
     if loss == "node":
         lose(cluster, workers_of(cluster)[-1])
         add_node(cluster)
-    elif processes_of("work"):
+    else:
+        while not processes_of("work") and process.poll() is None:
+            time.sleep(0.002)
         kill_newest("work")
     _, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
