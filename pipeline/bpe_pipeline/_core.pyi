@@ -163,6 +163,11 @@ def weighted_total(counter: Columns, weight: tuple[int, int]) -> int:
     The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.
     """
 
+def text_bytes(counter: Columns) -> tuple[int, int]:
+    """
+    The bytes of a counter's pre-tokens, each as often as it occurs: their upper and lower 64 bits.
+    """
+
 def partition_starts(counter: Columns, partitions: int) -> list[int]:
     """
     The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.

@@ -14,8 +14,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
-from operator import mul, sub
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -117,8 +115,8 @@ def as_batch(columns: Columns) -> Any:
 
 def text_bytes(columns: Columns) -> int:
     """Return the bytes of the pre-tokens in columns, each as often as it occurs."""
-    offsets, counts = memoryview(columns[0]).cast("B").cast("q"), memoryview(columns[2]).cast("B").cast("Q")
-    return sum(map(mul, map(sub, islice(offsets, 1, None), offsets), counts))
+    upper, lower = _core.text_bytes(columns)
+    return (upper << 64) + lower
 
 
 def rows_of(columns: Columns, start: int, stop: int) -> Columns:

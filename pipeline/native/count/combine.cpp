@@ -131,6 +131,13 @@ uint64_t weighted_total(const ColumnsView& counter, const Weight& weight) {
   return total;
 }
 
+std::pair<uint64_t, uint64_t> text_bytes(const ColumnsView& counter) {
+  detail::uint128 total = 0;
+  for (size_t row = 0; row < counter.rows; ++row)
+    total += detail::uint128{counter.pre_token_size(row)} * counter.counts[row];
+  return {static_cast<uint64_t>(total >> 64), static_cast<uint64_t>(total)};
+}
+
 std::vector<size_t> partition_starts(const ColumnsView& counter, size_t partitions) {
   if (!std::has_single_bit(partitions)) throw std::invalid_argument("partitions must be a power of two");
   std::vector<size_t> starts;

@@ -24,6 +24,9 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
 // The sum of a counter's counts after `weight`; std::overflow_error beyond 2^63 - 1.
 uint64_t weighted_total(const ColumnsView& counter, const Weight& weight);
 
+// The bytes of the pre-tokens, each as often as it occurs: their upper and lower 64 bits.
+std::pair<uint64_t, uint64_t> text_bytes(const ColumnsView& counter);
+
 // The rows at which each of `partitions` (a power of two) equal ranges of hashes starts, and the number of rows.
 std::vector<size_t> partition_starts(const ColumnsView& counter, size_t partitions);
 
