@@ -326,24 +326,6 @@ def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -
     )
 
 
-def test_rare_merges_count_wherever_weights_put_them(tmp_path: Path) -> None:
-    """The last merge occurred 300 times; two of the first ones 3 times."""
-    counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3}}
-    homes = [bpe_pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
-    mixed = bpe_pipeline.combine(homes, [1, 1000], output=tmp_path / "mixed")
-    bpe_pipeline.merge(mixed, vocab_size=262)
-    assert bpe_pipeline.load(mixed).merges[-1] == (b"e", b"r")
-    said = "262 is too large for this text: 40.0% of its merges occurred fewer than 20 times, more than 5%"
-    assert dict(bpe_pipeline.report(mixed).parts[0].rows)["Which size"] == said
-    assert f"Which size | {said}" in (mixed / "tokenizer" / "README.md").read_text()
-    swept = bpe_pipeline.sweep(homes, weights={"seldom": [0, 1000]}, vocab_size=259, output=tmp_path / "sweep")
-    assert [(point.mixture, point.rare_merges) for point in swept.points] == [
-        ("often-x1", 0.0),
-        ("often-x1+seldom-x1000", 1.0),
-    ]
-    assert swept.recommendation.mixture == "often-x1"
-
-
 def test_verify_reads_the_counters_of_inputs(inputs: list[Path], tmp_path: Path) -> None:
     bpe_pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, chunk_size=300, vocab_size=265)
     (tmp_path / "run" / "counts" / "input-000.parquet").write_bytes(b"damage")

@@ -20,7 +20,7 @@ import bpe_pipeline
 from bpe_pipeline.base.errors import InputError, InvalidTextError, RunDirectoryError, UsageError
 from bpe_pipeline.run.options import RECORDS
 from bpe_pipeline.run.values import shard_formats
-from bpe_pipeline.shards.blocks import Rest
+from bpe_pipeline.shards.blocks import SourceResumer
 from bpe_pipeline.shards.formats import shard_format as format_of
 from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 
@@ -39,13 +39,13 @@ def test_long_row_is_encoded_in_blocks(tokenizer: bpe_pipeline.Tokenizer, tmp_pa
     """All ids of a value of 100 MB at once took ten times its size, beyond the limit."""
     rows = ["", "é", peers.generated_text(5, 9000) * 12 + f"{EOT}語", "", f"{EOT}b{IM}"]
     pq.write_table(pa.table({"text": rows}), tmp_path / "a.parquet")
-    blocks, own = [], Rest.add
+    blocks, own = [], SourceResumer.add
 
-    def add(self: Rest, ids: memoryview, ends: memoryview) -> None:
+    def add(self: SourceResumer, ids: memoryview, ends: memoryview) -> None:
         blocks.append(len(ids))
         own(self, ids, ends)
 
-    monkeypatch.setattr(Rest, "add", add)
+    monkeypatch.setattr(SourceResumer, "add", add)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_BYTES", 777, raising=False)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_IDS", 100)
     bpe_pipeline.encode(tmp_path / "a.parquet", tokenizer, tmp_path / "shards", workers=1)

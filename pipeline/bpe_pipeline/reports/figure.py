@@ -1,6 +1,6 @@
 """A figure is a specification of Vega-Lite, with the numbers that it draws: the page and `drawing.py` draw it.
 
-Series differ by colour and marker, so that they can be told apart in grey and by people who are colour-blind (Okabe and
+Series differ by colour and marker: they can be distinguished in grey, and by people who are colour-blind (Okabe and
 Ito's colours).
 """
 

@@ -6,6 +6,7 @@ too far ahead waits too.
 
 import logging
 import traceback
+from array import array
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -38,12 +39,16 @@ class IdBlock(NamedTuple):
         return self.ids.nbytes + self.ends.nbytes
 
 
-Made = IdBlock | ChunkStatistics
+NO_ENDS = memoryview(array("Q"))
+SourceItem = IdBlock | ChunkStatistics
 """The next block of a source or, at its end, what was read in it."""
 
 
-class Rest:
-    """Passes on what follows the first `ids` ids and the first `ends` ends of a source; counts all of both."""
+class SourceResumer:
+    """Drop the first `ids` ids and `ends` ends of a source, which an interrupted writer or attempt has passed on.
+
+    The sink gets what follows them; both numbers go on to count all that were passed on.
+    """
 
     def __init__(self, sink: Callable[[IdBlock], object], ids: int = 0, ends: int = 0) -> None:
         self._sink, self._without_ids, self._without_ends = sink, ids, ends
@@ -66,11 +71,11 @@ class _Turns:
 
     def __init__(self, first: int, waiting_bytes: int) -> None:
         self._changed = Condition()
-        self._made: dict[int, deque[Made | BaseException]] = {}
+        self._made: dict[int, deque[SourceItem | BaseException]] = {}
         self._next, self._waiting_bytes, self._progress = first, waiting_bytes, 0
         self._given_up = False
 
-    def put(self, source: int, made: Made | BaseException) -> None:
+    def put(self, source: int, made: SourceItem | BaseException) -> None:
         """Add what follows in a source, when the budget allows it; `CancelledError` when no one takes anything more."""
         size = _bytes_of(made)
 
@@ -92,7 +97,7 @@ class _Turns:
             self._progress += amount
             self._changed.notify_all()
 
-    def take(self, advance: Callable[[int], object]) -> Made | None:
+    def take(self, advance: Callable[[int], object]) -> SourceItem | None:
         """Return what comes next; None if there is only progress. Raises the error of a thread in its turn."""
         with self._changed:
             self._changed.wait_for(lambda: self._made.get(self._next) or self._progress)
@@ -127,7 +132,7 @@ def blocks_in_turn(
     threads: int,
     waiting_bytes: int,
     advance: Callable[[int], object] = ignore,
-) -> Generator[Made, None, None]:
+) -> Generator[SourceItem, None, None]:
     """Yield the blocks of each source, and at its end what was read; raises as `make` does.
 
     make: passes the blocks of a task to its sink, again the same ones; task_of: returns the task of a source.
@@ -137,7 +142,7 @@ def blocks_in_turn(
 
     def make_all(source: int) -> None:
         task, put = task_of(source), partial(turns.put, source)
-        rest, failures = Rest(put), 0
+        rest, failures = SourceResumer(put), 0
         while True:
             try:
                 with reporting_to(turns.report):
@@ -149,7 +154,7 @@ def blocks_in_turn(
                 failures += 1
                 if failures == MAX_ATTEMPTS:
                     raise failed_too_often(task, f"{type(error).__name__}: {error}") from None
-            rest = Rest(put, rest.ids, rest.ends)
+            rest = SourceResumer(put, rest.ids, rest.ends)
 
     def make_or_fail(source: int) -> None:
         with suppress(CancelledError):

@@ -5,10 +5,9 @@ Where shards start and end depends on the ids and the ends of documents alone: n
 
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
-from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardFile, ShardPlace, finish_shard, is_intact
+from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardPlace, finish_shard, is_intact
 from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
 from bpe_pipeline.shards.manifest import Encoding, holds_out
-from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, layout_of
+from bpe_pipeline.shards.packing import DocumentRows, PackedRows, layout_of
 from bpe_pipeline.shards.road import Road
 from bpe_pipeline.shards.writer import Position
 from bpe_pipeline.storage import Location, each, unreadable
@@ -136,53 +135,9 @@ def _move(hidden: tuple[Path, Path | None], names: tuple[str, str | None], encod
                 move(path, final)
 
 
-def warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, ids: Iterable[int]) -> None:
-    """Warn if all documents are on one side. documents: how many; ids: of training and of validation."""
-    option, (train, validation) = f"--val-fraction {options.get('val_fraction')}", ids
-    if not train:
-        runner.warn(f"{option} holds out all {documents}, which leaves none for training: give a smaller number")
-    elif not validation:
-        runner.warn(f"{option} holds out none of {documents}, so validation is empty: give a larger share")
-
-
 def writers(runner: Runner, tasks: int, more_bytes: int = 0, what: str = "writing shards") -> Grant:
     """Return the workers for that many files. more_bytes: memory that the named work takes in addition."""
     return runner.reserve(tasks, _WRITING_BYTES + more_bytes, _WRITING_BYTES + more_bytes, what)
-
-
-@dataclass(frozen=True)
-class Writing:
-    """Shards to write. do: writes one; tasks: of each split by its name, each but for its file; unit: of `weight`.
-
-    longest: the longest row.
-    """
-
-    do: Callable[[Any], ShardFacts]
-    tasks: Mapping[str, Sequence[Callable[..., Any]]]
-    unit: str
-    weight: Callable[[Any], int]
-    longest: LongRow
-
-
-def write_missing(
-    runner: Runner, encoding: Encoding, layout: Layout, writing: Writing
-) -> tuple[list[ShardFacts], list[FileFacts]]:
-    """Write the shards that are missing, each by its task, and the files of their format; returns all, in order."""
-    home, format_name = encoding.directory, encoding.options["shard_format"]
-    format_ = shard_format(format_name)
-    named = named_shards(encoding, layout, {split: len(tasks) for split, tasks in writing.tasks.items()})
-    tasks = [
-        task(file=ShardFile(home.location, *names, format_, layout))
-        for split, of_split in writing.tasks.items()
-        for task, names in zip(of_split, named[split], strict=True)
-    ]
-    more = writing.longest.memory_bytes(format_, layout)
-    what = f"writing {format_name} with a row of {format_count(writing.longest.tokens, 'tokens')}"
-    workers = writers(runner, len(tasks), more, what)
-    weights = [*map(writing.weight, tasks)]
-    facts = runner.run(Stage(WRITING_STAGE, writing.unit, writing.do, tasks, weights, grant=workers))
-    rest = iter(facts)
-    return facts, complete(encoding, layout, {split: [*islice(rest, len(named[split]))] for split in named})
 
 
 def named_shards(

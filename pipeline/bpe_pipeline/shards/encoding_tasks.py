@@ -15,7 +15,7 @@ from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions
 from bpe_pipeline.run.plan import Plan
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.run.workers import worker_count
-from bpe_pipeline.shards.blocks import Made, Sink, blocks_in_turn
+from bpe_pipeline.shards.blocks import Sink, SourceItem, blocks_in_turn
 from bpe_pipeline.shards.chunk_file import EncodedChunk, StoredIds, part_of
 from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, encode_chunk, make_ids, packed
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES
@@ -143,7 +143,7 @@ def ids_by_threads(
     workers: EncodingWorkers,
     first: int = 0,
     advance: Callable[[int], object] = ignore,
-) -> Generator[Made, None, None]:
+) -> Generator[SourceItem, None, None]:
     """Yield the blocks of each chunk from the first on, and at its end what was read; `advance` receives bytes of text.
 
     task: returns the task of what a chunk has of its own. Raises as `make_ids` does.

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import sub
 from pathlib import Path
@@ -22,7 +22,7 @@ from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards.bucket import REMEDY, BucketFiles
 from bpe_pipeline.shards.encode_worker import unload
 from bpe_pipeline.shards.encoded_corpus import checksum
-from bpe_pipeline.shards.formats.shard_format import Layout, Rows, ShardFacts, ShardFormat
+from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts, ShardFormat
 from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, rows_and_facts
 from bpe_pipeline.shards.split_writer import ClosedShard
 from bpe_pipeline.storage import Location, read_json, unreadable
@@ -125,7 +125,7 @@ class ShardPlace:
     def _write_facts(self, split: str, index: int, facts: dict[str, Any], crc32: int | None = None) -> ShardFacts:
         """Write the facts of a shard, when it is on disk. crc32: of it, if it is known."""
         whole, second = self.finished(split, index)
-        facts |= _of_files(whole, second, crc32) | {"split": None if split == "train" else split}
+        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
         for path in filter(None, (whole, second)):
             system.flush(path)
         made = ShardFacts(name="", **facts)
@@ -142,7 +142,7 @@ class ShardPlace:
         return self.rows.longest(ids, documents, document)
 
 
-def _of_files(whole: Path, second: Path | None, crc32: int | None = None) -> dict[str, Any]:
+def facts_of_files(whole: Path, second: Path | None, crc32: int | None = None) -> dict[str, Any]:
     """Return the sizes and checksums of a shard and of its second file. crc32: of the shard, if it is known."""
     size, digits = (whole.stat().st_size, f"{crc32:08x}") if crc32 is not None else checksum(whole)
     second_size, second_digits = checksum(second) if second else (None, None)
@@ -184,42 +184,6 @@ def finish_shard(task: FinishTask) -> ShardFacts:
     report_progress(facts.tokens)
     _log.info("%s: %d ids, %d documents", task, facts.tokens, facts.documents)
     return facts
-
-
-@dataclass(frozen=True)
-class ShardFile:
-    """A shard that is written from rows which are no documents of a corpus. offsets: the name of its second file."""
-
-    directory: Location
-    name: str
-    offsets: str | None
-    format: ShardFormat
-    layout: Layout
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its files."""
-        return [self.name] if self.offsets is None else [self.name, self.offsets]
-
-    def __str__(self) -> str:
-        return f"shard {self.directory / self.name}"
-
-    def write(self, rows: Iterable[Rows], facts_of: Callable[[int], dict[str, Any]]) -> ShardFacts:
-        """Write it, and its second file before it; a file that is there with the same bytes is kept.
-
-        facts_of: returns what is known of the documents when that number of rows is written.
-        """
-        unload()
-        with contextlib.ExitStack() as files:  # it leaves the last one first
-            paths = [
-                files.enter_context(whole_file(self.directory / name, keep_same=True, sync_directory=False))
-                for name in self.names
-            ]
-            path, second = paths[0], paths[1] if self.offsets else None
-            facts = facts_of(self.format.write(path, second, self.layout, rows))
-            made = ShardFacts(name=self.name, offsets=self.offsets, **_of_files(path, second), **facts)
-        _log.info("%s: %d ids, %d documents", self, made.tokens, made.documents)
-        return made
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from bpe_pipeline.run.options import EncodeFilesOptions
 from bpe_pipeline.run.patterns import on_regex, slowness
 from bpe_pipeline.run.plan import Plan, list_corpus, with_share
 from bpe_pipeline.shards import plan as planning
-from bpe_pipeline.shards.blocks import Made
+from bpe_pipeline.shards.blocks import SourceItem
 from bpe_pipeline.shards.encode_worker import IdsTask
 from bpe_pipeline.shards.encoding_tasks import dtype_of, encoding_workers, ids_by_threads, task_of
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
@@ -90,7 +90,7 @@ def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
     return EncodedFiles(whole.toreadonly(), memoryview(ends).toreadonly(), total.text_bytes, total.losses)
 
 
-def _encoded(model: Model, options: EncodeFilesOptions, plan: Plan) -> Generator[Made, None, None]:
+def _encoded(model: Model, options: EncodeFilesOptions, plan: Plan) -> Generator[SourceItem, None, None]:
     if on_regex(model.pattern):
         options = replace(options, workers=1)
     workers = encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks)).in_order()

@@ -18,7 +18,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.options import EncodeOptions
 from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.runner import Runner
-from bpe_pipeline.shards.blocks import Made, blocks_in_turn
+from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
 from bpe_pipeline.shards.bucket import BucketFiles, Extent
 from bpe_pipeline.shards.chunk_file import open_part
 from bpe_pipeline.shards.encode_worker import ShardsTask
@@ -138,7 +138,7 @@ class Road:
                 if not any(path.exists() for path in paths):
                     raise NotAsWritten
 
-    def _chunks(self, first: int) -> Generator[Made, None, None]:
+    def _chunks(self, first: int) -> Generator[SourceItem, None, None]:
         """Yield the blocks of each chunk from the first on."""
         plan = self.encoding.plan
         if first == len(plan.chunks):
@@ -157,7 +157,7 @@ class Road:
             yield from ids_by_threads(self.model, task, plan, workers, first, advance)
         _core.give_back_memory()
 
-    def _chunk_files(self, first: int) -> Generator[Made, None, None]:
+    def _chunk_files(self, first: int) -> Generator[SourceItem, None, None]:
         """Yield the blocks of each chunk from the files that workers write, in turn."""
         parts, encoded, chunk = self.encoding.parts(), dict[int, ChunkStatistics](), first
         stage = corpus_stage(self.runner, self.encoding, self.model, self.options)
@@ -177,7 +177,7 @@ class Road:
         """Return the extents of all buckets, in order."""
         return [dealt.get(bucket_name(number), Extent()) for number in range(self._bucket_count)]
 
-    def _sorted(self, writer: ShardWriter, dealt: Mapping[str, Extent]) -> Generator[Made, None, None]:
+    def _sorted(self, writer: ShardWriter, dealt: Mapping[str, Extent]) -> Generator[SourceItem, None, None]:
         """Yield the blocks of each bucket; one that the journal needs no more is removed."""
         first, buckets, id_bytes = writer.saved_source, self._buckets(dealt), self.place.layout.id_bytes
         sizes = [memory_of(extent, id_bytes) for extent in buckets]

@@ -17,12 +17,11 @@ from tempfile import SpooledTemporaryFile
 from typing import Any, NamedTuple, Protocol
 
 from bpe_pipeline import _core
-from bpe_pipeline.shards.blocks import IdBlock
+from bpe_pipeline.shards.blocks import NO_ENDS, IdBlock
 from bpe_pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES
 
 _ALL = 1 << 64  # hashes
 _IN_MEMORY_BYTES = 16 << 20  # of a document that has not ended
-NO_ENDS = memoryview(array("Q"))
 Routed = Iterator[tuple[str, IdBlock, int]]
 """A bucket, what it gets, and the position of the first id as the ends are counted."""
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.shards.blocks import NO_ENDS
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
 from bpe_pipeline.shards.packing import DocumentRows, PackedRows
 
-NO_ENDS = memoryview(array("Q"))
 MOST_OPEN = 64  # shards that are closed, but not yet on disk
 
 

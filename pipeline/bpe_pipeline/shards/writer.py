@@ -19,7 +19,7 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.blocks import IdBlock, Made, Rest
+from bpe_pipeline.shards.blocks import IdBlock, SourceItem, SourceResumer
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
 from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.shards.split_writer import ClosedShard, OpenShard, SplitWriter
@@ -190,13 +190,13 @@ class ShardWriter:
         for sink in self._all.values():
             sink.close()
 
-    def write(self, made: Iterable[Made]) -> Position:
+    def write(self, made: Iterable[SourceItem]) -> Position:
         """Write all blocks from the position on, to the end of the last source; returns the position behind it."""
-        rest = Rest(self._add, self._ids, self._ends)
+        rest = SourceResumer(self._add, self._ids, self._ends)
         for taken in made:
             if isinstance(taken, ChunkStatistics):
                 self._end_source(taken)
-                rest = Rest(self._add)
+                rest = SourceResumer(self._add)
             else:
                 rest.add(*taken)
             if self._unsaved_bytes > _MOST_UNSAVED_BYTES or time.monotonic() - self._saved_at > self._pause_s:

@@ -1,9 +1,10 @@
 """Writing one shard of chat data from parts: what a worker process does. Values are bytes, and never Python numbers."""
 
 import contextlib
+import logging
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, pairwise
@@ -15,13 +16,53 @@ import pyarrow.compute as pc
 from bpe_pipeline.executors.worker import report_progress
 from bpe_pipeline.extensions.chat.encoder import ID_BYTES
 from bpe_pipeline.shards.chunk_file import PartReader, StoredIds, open_part
-from bpe_pipeline.shards.finish import ShardFile
-from bpe_pipeline.shards.formats.shard_format import IDS, Rows, ShardFacts
+from bpe_pipeline.shards.encode_worker import unload
+from bpe_pipeline.shards.finish import facts_of_files
+from bpe_pipeline.shards.formats.shard_format import IDS, Layout, Rows, ShardFacts, ShardFormat
+from bpe_pipeline.storage import Location
+from bpe_pipeline.storage.atomic import whole_file
 
+_log = logging.getLogger(__name__)
 LABELS, MASK, POSITIONS, NEAT = "labels", "attention_mask", "position_ids", "neat"
 MAKING_BYTES = 4 * ID_BYTES  # of each token of a row: its value, id and label, and what they are made with
 _IGNORED, _MASK = pa.scalar(-100, pa.int32()), pa.scalar((1 << 31) - 1, pa.int32())
 _ROWS_AT_ONCE, _TOKENS_AT_ONCE, _OPEN_PARTS = 64, 1 << 20, 128
+
+
+@dataclass(frozen=True)
+class ShardFile:
+    """The file of a shard, and its second one. offsets: the name of that."""
+
+    directory: Location
+    name: str
+    offsets: str | None
+    format: ShardFormat
+    layout: Layout
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files."""
+        return [self.name] if self.offsets is None else [self.name, self.offsets]
+
+    def __str__(self) -> str:
+        return f"shard {self.directory / self.name}"
+
+    def write(self, rows: Iterable[Rows], facts_of: Callable[[int], dict[str, Any]]) -> ShardFacts:
+        """Write it, and its second file before it; a file that is there with the same bytes is kept.
+
+        facts_of: returns what is known of the documents when that number of rows is written.
+        """
+        unload()
+        with contextlib.ExitStack() as files:  # it leaves the last one first
+            paths = [
+                files.enter_context(whole_file(self.directory / name, keep_same=True, sync_directory=False))
+                for name in self.names
+            ]
+            path, second = paths[0], paths[1] if self.offsets else None
+            facts = facts_of(self.format.write(path, second, self.layout, rows))
+            made = ShardFacts(name=self.name, offsets=self.offsets, **facts_of_files(path, second), **facts)
+        _log.info("%s: %d ids, %d documents", self, made.tokens, made.documents)
+        return made
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ All that encoding chat data takes from how shards are written is here and in the
 """
 
 from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, pairwise, repeat
+from itertools import chain, islice, pairwise, repeat
 from typing import Any
 
 from bpe_pipeline.base.units import format_count
@@ -14,14 +15,15 @@ from bpe_pipeline.extensions.chat.encoder import ID_BYTES
 from bpe_pipeline.extensions.chat.packing import bags_of, shards_of
 from bpe_pipeline.extensions.chat.plan import Chat
 from bpe_pipeline.extensions.chat.rows_worker import MOST_CACHE_BYTES, RowsTask, budget_of, encode_rows, hash_rows
-from bpe_pipeline.extensions.chat.shard_worker import MAKING_BYTES, ShardOfRows, write_shard
+from bpe_pipeline.extensions.chat.shard_worker import MAKING_BYTES, ShardFile, ShardOfRows, write_shard
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards.chunk_file import EncodedChunk, open_part
-from bpe_pipeline.shards.encode import Writing, warn_of_empty, write_missing, writers
+from bpe_pipeline.shards.encode import WRITING_STAGE, complete, named_shards, writers
 from bpe_pipeline.shards.encode_worker import packed
 from bpe_pipeline.shards.encoded_corpus import FileFacts
 from bpe_pipeline.shards.encoding_tasks import encoding_stage, encoding_workers
-from bpe_pipeline.shards.formats.shard_format import ShardFacts
+from bpe_pipeline.shards.formats import shard_format
+from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
 from bpe_pipeline.shards.manifest import Encoding, holds_out
 from bpe_pipeline.shards.packing import LongRow
 from bpe_pipeline.shards.route import hash_held_out
@@ -78,9 +80,31 @@ def written_shards(runner: Runner, encoding: Encoding, chat: Chat) -> tuple[list
         sizes = repeat(row_tokens, len(ends)) if row_tokens else (lengths[row] for row in rows)
         shards = shards_of(rows, ends, sizes, chat.options.shard_size)
         tasks[name] = [partial(task, rows=shard.tobytes(), ends=stops.tobytes()) for shard, stops in shards]
-    long_row = LongRow(longest, longest, MAKING_BYTES)
-    writing = Writing(write_shard, tasks, "conversations", lambda shard: shard.conversations, long_row)
-    return write_missing(runner, encoding, chat.layout, writing)
+    return _write(runner, encoding, chat.layout, tasks, LongRow(longest, longest, MAKING_BYTES))
+
+
+def _write(
+    runner: Runner,
+    encoding: Encoding,
+    layout: Layout,
+    tasks: Mapping[str, Sequence[Callable[..., ShardOfRows]]],
+    longest: LongRow,
+) -> tuple[list[ShardFacts], list[FileFacts]]:
+    """Write the shards that are missing, and the files of their format. tasks: of each split, but for the file."""
+    format_name = encoding.options["shard_format"]
+    format_ = shard_format(format_name)
+    named = named_shards(encoding, layout, {split: len(of_split) for split, of_split in tasks.items()})
+    shards = [
+        task(file=ShardFile(encoding.directory.location, *names, format_, layout))
+        for split, of_split in tasks.items()
+        for task, names in zip(of_split, named[split], strict=True)
+    ]
+    what = f"writing {format_name} with a row of {format_count(longest.tokens, 'tokens')}"
+    grant = writers(runner, len(shards), longest.memory_bytes(format_, layout), what)
+    weights = [shard.conversations for shard in shards]
+    facts = runner.run(Stage(WRITING_STAGE, "conversations", write_shard, shards, weights, grant=grant))
+    rest = iter(facts)
+    return facts, complete(encoding, layout, {split: [*islice(rest, len(named[split]))] for split in named})
 
 
 def _held_out(
@@ -97,7 +121,7 @@ def _held_out(
         "train": array("Q", (row for row in rows if hashes[row] >= below)),
         "validation": array("Q", (row for row in rows if hashes[row] < below)),
     }
-    warn_of_empty(runner, vars(chat.options), format_count(len(rows), "conversations"), map(len, splits.values()))
+    _warn_of_empty(runner, vars(chat.options), format_count(len(rows), "conversations"), map(len, splits.values()))
     return splits
 
 
@@ -110,3 +134,12 @@ def _lengths(encoding: Encoding) -> "tuple[array[int], list[int]]":
             for before, end in pairwise(chain([0], *reader.ends())):
                 lengths.append(end - before)
     return lengths, [*firsts, len(lengths)]
+
+
+def _warn_of_empty(runner: Runner, options: Mapping[str, Any], documents: str, ids: Iterable[int]) -> None:
+    """Warn if all documents are on one side. documents: how many; ids: of training and of validation."""
+    option, (train, validation) = f"--val-fraction {options.get('val_fraction')}", ids
+    if not train:
+        runner.warn(f"{option} holds out all {documents}, which leaves none for training: give a smaller number")
+    elif not validation:
+        runner.warn(f"{option} holds out none of {documents}, so validation is empty: give a larger share")
