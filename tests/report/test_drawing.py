@@ -1,10 +1,12 @@
 """The script that draws figures is made once and checked; a figure has the same bytes, harmless for any name."""
 
 import base64
+import errno
 import sys
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
@@ -53,6 +55,14 @@ def test_without_a_cache_that_can_be_written_the_script_is_made_each_time(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert [script(), script()] == bundles
     assert len(bundles) == 2
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr("bpe_pipeline.base.system.flush", full)
+    assert [script(), script()] == bundles[2:]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("Could not determine home directory.")))
+    assert script() == bundles[-1]
+    assert len(bundles) == 5
 
 
 def test_hostile_names_are_text_in_every_file_of_a_figure() -> None:

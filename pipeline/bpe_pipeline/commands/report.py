@@ -224,8 +224,7 @@ def prepare_page() -> None:
 
     templates()
     if can_draw():
-        with contextlib.suppress(OSError):  # writing the page will say so
-            page_script()
+        page_script()
 
 
 def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:

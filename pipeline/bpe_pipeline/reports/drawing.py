@@ -47,18 +47,22 @@ def page_script() -> str:
 
 @cache
 def _page_script() -> str:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bpe-pipeline"
-    kept = home / f"vega-{metadata.version('vl-convert-python')}.txt"
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        digest, _, script = kept.read_text("ascii").partition("\n")
+    with contextlib.suppress(OSError, UnicodeDecodeError, RuntimeError):
+        digest, _, script = _kept().read_text("ascii").partition("\n")
         if digest == _digest(script):
             return script
     bundle: str = import_module("vl_convert").javascript_bundle(_SNIPPET)
     script = base64.b64encode(zlib.compress(bundle.encode(), 9)).decode()
-    with contextlib.suppress(OSError):
-        home.mkdir(parents=True, exist_ok=True)
-        write_whole(kept, f"{_digest(script)}\n{script}")
+    with contextlib.suppress(OSError, RuntimeError, RunDirectoryError):  # it is made again the next time
+        make_directory(_kept().parent)
+        write_whole(_kept(), f"{_digest(script)}\n{script}")
     return script
+
+
+def _kept() -> Path:
+    """Return where the script is kept; raises `RuntimeError` for a user without a home directory."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "bpe-pipeline" / f"vega-{metadata.version('vl-convert-python')}.txt"
 
 
 def _digest(script: str) -> str:

@@ -28,18 +28,17 @@ def whole_file(
     remedy: str = "free disk space or choose another --output",
     *,
     keep_same: bool = False,
-    begun: Path | None = None,
     sync_directory: bool = True,
 ) -> Iterator[Path]:
     """Yield a local path to write to; when the block ends without an error, that file replaces `where`.
 
     After a kill at any moment `where` is absent, or complete and on disk. With `keep_same`, a file that has exactly
-    these bytes already is not replaced. begun: the file next to it to write to, which stays if the block fails.
-    sync_directory: False where the caller does so for many files at once. Raises `RunDirectoryError`, with this remedy.
+    these bytes already is not replaced. sync_directory: False where the caller does so for many files at once. Raises
+    `RunDirectoryError`, with this remedy.
     """
     with os_error_as(RunDirectoryError, f"{where} cannot be written", remedy), parts_next_to(where) as neighbour:
         sweep_once(neighbour.parent)
-        partial = begun or neighbour.with_name(f".{where.name}.{own_mark()}{PARTIAL}")
+        partial = neighbour.with_name(f".{where.name}.{own_mark()}{PARTIAL}")
         try:
             yield partial
             if keep_same and _have_same_bytes(partial, where):
@@ -49,8 +48,7 @@ def whole_file(
             put(partial, where, sync_directory=sync_directory)
         finally:
             with contextlib.suppress(OSError):
-                if partial != begun:
-                    partial.unlink()
+                partial.unlink()
 
 
 def single_output(where: Location, *, overwrite: bool) -> Location:
