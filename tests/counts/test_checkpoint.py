@@ -75,7 +75,7 @@ def counted(request, tmp_path_factory):
     return Counted(request.param, tmp_path_factory.mktemp("counted"))
 
 
-@pytest.mark.parametrize("counted", ["jsonl"], indirect=True)
+@pytest.mark.parametrize("counted", ["jsonl", pytest.param("txt", marks=pytest.mark.slow)], indirect=True)
 def test_checkpoints_change_nothing(counted, tmp_path):
     assert counted.count(tmp_path / "run", interval_s=1000) == 0
     assert results(tmp_path / "run") == counted.results

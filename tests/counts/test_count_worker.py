@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import oracle_counting
 import pytest
+from amount import FULL
 from chunk_tasks import chunk_task
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -145,7 +146,9 @@ def test_documents_end_at_special_tokens_and_texts():
 
 @pytest.mark.parametrize("at_the_ends", [False, True], ids=["any hashes", "hashes at both ends of the table"])
 def test_a_growing_table_keeps_every_pre_token(at_the_ends):
-    numbers = sorted({b" %d" % number + b"0" * (number % 3 * 7) for number in range(200_000)}, key=_core.hash64)
+    numbers = sorted(
+        {b" %d" % number + b"0" * (number % 3 * 7) for number in range(400_000 if FULL else 200_000)}, key=_core.hash64
+    )
     # Full at both ends, so that pre-tokens are far behind their homes, also across the end of the table.
     numbers = numbers[:10_000] + numbers[-10_000:] if at_the_ends else numbers[::3]
     arriving = random.Random(17).sample(numbers, len(numbers))
@@ -196,7 +199,7 @@ def test_stretches_without_hot_pre_tokens_between_others(seed):
     generator = random.Random(seed)
     counter = _core.ChunkCounter(AUTOMATON, [])
     expected = Counter()
-    for _ in range(8):
+    for _ in range(12 if FULL else 8):
         length = generator.choice((500, 20_000, 70_000))
         if generator.random() < 0.5:
             some = generator.choices([b" the", b" of", b" and", b" to", b" in"], k=length)

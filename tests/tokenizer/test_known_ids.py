@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import command
 import pytest
 import samples
+from amount import FULL
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +50,7 @@ def test_long_pre_tokens_in_parts_are_merged_by_definition(merges: samples.Merge
         assert [tokens[id_] for id_ in encoder.encode_pre_tokens(pre_tokens)] == expected
 
 
-@pytest.mark.parametrize("size", [255, 256, 257, 800])
+@pytest.mark.parametrize("size", [255, 256, 257, 3000 if FULL else 800])
 def test_a_pre_token_of_any_number_of_parts(size: int) -> None:
     merges = [(b"\xe6", b"\x97"), (b"\xe6\x97", b"\xa5"), ("日".encode(), "日".encode())]
     pre_token = "".join(random.Random(size).choices("日本", k=size)).encode()
