@@ -33,12 +33,12 @@ from bpe_pipeline.extensions.chat.kinds import (
 )
 from bpe_pipeline.extensions.chat.marks import trained_on
 from bpe_pipeline.extensions.chat.options import ChatOptions
+from bpe_pipeline.extensions.chat.training_rows import ID_BYTES
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.tokenizer.chat_templates import MessageMarks, has_marks, render, render_marked, unmarked
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
 
-ID_BYTES = 4
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
