@@ -163,14 +163,9 @@ def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()
     Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond 2^63 - 1.
     """
 
-def weighted_total(counter: Columns, weight: tuple[int, int]) -> int:
+def totals(counter: Columns) -> tuple[tuple[int, int], tuple[int, int]]:
     """
-    The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.
-    """
-
-def text_bytes(counter: Columns) -> tuple[int, int]:
-    """
-    The bytes of a counter's pre-tokens, each as often as it occurs: their upper and lower 64 bits.
+    The sum of a counter's counts, and the bytes of its pre-tokens, each as often as it occurs: of each the upper and lower 64 bits.
     """
 
 def partition_starts(counter: Columns, partitions: int) -> list[int]:

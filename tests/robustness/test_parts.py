@@ -211,7 +211,7 @@ class Combining(Array):
         for first, home in enumerate(runs):
             if not home.exists():
                 numbers = range(first * self.PRE_TOKENS // 2, first * self.PRE_TOKENS // 2 + self.PRE_TOKENS)
-                bpe_pipeline.import_counts({b"%d" % number: number % 97 + 1 for number in numbers}, output=home)
+                bpe_pipeline.combine({b"%d" % number: number % 97 + 1 for number in numbers}, output=home)
         words = [sys.executable, "-P", "-m", "bpe_pipeline", "combine", *map(str, runs), "--output", str(output)]
         return [*words, *self.case.options, "--quiet", "--workers", str(self.choose.choice([1, 2])), *more]
 
@@ -241,7 +241,7 @@ def test_killed_parts_that_combine_leave_the_counter_of_one_process(
 def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in "ab"]
     for first, home in enumerate(runs):
-        bpe_pipeline.import_counts({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
+        bpe_pipeline.combine({b"%d" % number: number + 1 for number in range(first, 300_000, 2)}, output=home)
     whole = bpe_pipeline.combine(runs, weights=[1, "2.5"], output=tmp_path / "whole")
     words = ("combine", *runs, "--weight", 1, "--weight", "2.5", "--output", tmp_path / "parts")
     shown = succeeded(run(*words, "--part", "1/2")).stdout
@@ -262,8 +262,8 @@ def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) ->
 def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:
     runs = [tmp_path / name for name in "ab"]
     for home in runs:
-        bpe_pipeline.import_counts({home.name.encode(): 3}, output=home)
+        bpe_pipeline.combine({home.name.encode(): 3}, output=home)
     words = ("combine", *runs, "--output", tmp_path / "both")
     succeeded(run(*words))
-    bpe_pipeline.import_counts({b"b": 4}, output=runs[1], overwrite=True)
+    bpe_pipeline.combine({b"b": 4}, output=runs[1], overwrite=True)
     assert f"{runs[1]} x 1, whose counts were others then; choose another --output" in refused(run(*words), 1)

@@ -72,7 +72,7 @@ def test_parts_of_chat_data_leave_what_one_process_writes(tmp_path: Path) -> Non
         for n in range(90)
     ]
     (tmp_path / "chat.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    bpe_pipeline.train_from_counts({"low": 5, "qa": 3}, output=tmp_path / "run", vocab_size=259)
+    bpe_pipeline.merge(bpe_pipeline.combine({"low": 5, "qa": 3}, output=tmp_path / "run"), vocab_size=259)
     words = ["encode-chat", tmp_path / "chat.jsonl", "--tokenizer", tmp_path / "run", "--template", "empty"]
     words += ["--chunk-size", 1000, "--workers", 1, "--quiet"]
     assert run(*words, "--output", tmp_path / "one").returncode == 0

@@ -33,9 +33,8 @@ HOLDS = {
 }
 LOG = "log.txt"
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
-COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_OF_RUN = (*RESULTS, "counts", PARTS, "counter.parquet", COARSE, LOG)
+_OF_RUN = (*RESULTS, "counts", PARTS, "counter.parquet", LOG)
 
 
 def fingerprint(*parts: object) -> str:

@@ -285,10 +285,9 @@ void bind_combine(nb::module_& module) {
       "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
       "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
       "2^63 - 1.");
-  module.def("weighted_total", &bpe::weighted_total, "counter"_a, "weight"_a, without_gil,
-             "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
-  module.def("text_bytes", &bpe::text_bytes, "counter"_a, without_gil,
-             "The bytes of a counter's pre-tokens, each as often as it occurs: their upper and lower 64 bits.");
+  module.def("totals", &bpe::totals, "counter"_a, without_gil,
+             "The sum of a counter's counts, and the bytes of its pre-tokens, each as often as it occurs: of each the "
+             "upper and lower 64 bits.");
   module.def("partition_starts", &bpe::partition_starts, "counter"_a, "partitions"_a, without_gil,
              "The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.");
 }
