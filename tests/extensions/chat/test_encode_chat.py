@@ -20,7 +20,7 @@ from chat_cases import (
     small_tokenizer,
     write_lines,
 )
-from command import files_in, refused, run, succeeded
+from command import files_in, refused, run, run_process, succeeded
 from object_store import Store
 
 
@@ -141,7 +141,7 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
     result = succeeded(encode_rows(home, tmp_path / "out", rows))
     assert len(read_rows(tmp_path / "out")) == 2
     for line in ("the messages are not a list of messages (first: ", "the chat template does not take them"):
-        assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
+        assert f"1 conversation dropped: {line}" in run_process("info", tmp_path / "out").stdout
     assert "1 record skipped: not a JSON object" in result.stdout
     assert "warning: 1 empty answer trained on (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr
