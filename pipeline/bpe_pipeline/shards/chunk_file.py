@@ -14,7 +14,6 @@ import struct
 from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import accumulate
 from typing import IO, Any, NamedTuple
 
 from bpe_pipeline import _core
@@ -91,10 +90,7 @@ class IdsWriter:
 
 
 class PartReader:
-    """Reads an open chunk file. Whatever is read raises `RunDirectoryError` if it is damaged.
-
-    block_documents: the number of the first document that ends in each block.
-    """
+    """Reads an open chunk file. Whatever is read raises `RunDirectoryError` if it is damaged."""
 
     def __init__(self, where: Location, file: OpenFile, fingerprint: str) -> None:
         self._where, self._file = where, file
@@ -110,8 +106,6 @@ class PartReader:
             raise _damaged(where, "it is of another chunk")
         self._id_bytes: int = self.footer["id_bytes"]
         self._rows = list(self._read_rows(stop - length, self.footer["blocks"]))
-        self._firsts = list(accumulate((row.ids for row in self._rows), initial=0))
-        self.block_documents = list(accumulate((row.ends for row in self._rows), initial=0))
 
     def _read_rows(self, stop: int, blocks: int) -> Iterator[BlockRow]:
         size = 8 * _ROW * blocks
@@ -126,21 +120,8 @@ class PartReader:
         """Yield all blocks, with ends among all ids of the chunk."""
         for row in self._rows:
             data = self._checked(row.start + row.ends * _END_BYTES, row.ids * self._id_bytes, row.ids_hash)
-            yield IdBlock(memoryview(data).cast(ID_CODES[self._id_bytes]), memoryview(self._ends(row)))
-
-    def ends(self) -> Iterator["array[int]"]:
-        """Yield where documents end, block by block; ids are not read."""
-        return map(self._ends, self._rows)
-
-    def block(self, number: int) -> "tuple[memoryview, array[int]]":
-        """Return one block: its ids, and where documents end, counted from the first id of the block."""
-        row, first = self._rows[number], self._firsts[number]
-        data = self._checked(row.start + row.ends * _END_BYTES, row.ids * self._id_bytes, row.ids_hash)
-        ends = self._ends(row)
-        return memoryview(data).cast(ID_CODES[self._id_bytes]), array("Q", (end - first for end in ends))
-
-    def _ends(self, row: BlockRow) -> "array[int]":
-        return array("Q", self._checked(row.start, row.ends * _END_BYTES, row.ends_hash))
+            ends = array("Q", self._checked(row.start, row.ends * _END_BYTES, row.ends_hash))
+            yield IdBlock(memoryview(data).cast(ID_CODES[self._id_bytes]), memoryview(ends))
 
     def _checked(self, start: int, size: int, checksum: int) -> bytes:
         data = self._file.read_at(start, size)

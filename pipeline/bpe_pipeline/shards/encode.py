@@ -17,16 +17,15 @@ from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import Directory
-from bpe_pipeline.run.options import EncodeOptions
-from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
+from bpe_pipeline.shards.encoding_tasks import ChunkFiles
 from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardPlace, finish_shard, is_intact
 from bpe_pipeline.shards.formats import shard_format
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
 from bpe_pipeline.shards.manifest import Encoding, holds_out
-from bpe_pipeline.shards.packing import DocumentRows, PackedRows, layout_of
+from bpe_pipeline.shards.packing import DocumentRows, PackedRows, ShardRows, layout_of
 from bpe_pipeline.shards.road import Road
 from bpe_pipeline.shards.writer import Position
 from bpe_pipeline.storage import Location, each, unreadable
@@ -42,28 +41,27 @@ _Facts = Mapping[str, list[ShardFacts]]
 def write_shards(
     runner: Runner,
     encoding: Encoding,
-    model: Model,
-    options: EncodeOptions,
+    source: ChunkFiles,
+    rows: ShardRows,
     accept: Callable[[ChunkStatistics, int], object],
-) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
+) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Encode what is missing and finish the shards; returns all of them, and the format's own files.
 
     accept: takes what was read, and the number of documents, before the shards are finished.
     """
-    runner.warn(slowness(model.pattern))
     with _working_directory(encoding) as directory:
         place = ShardPlace(
             shard_format(encoding.options["shard_format"]),
-            rows_of(encoding.options, model),
+            rows,
             sys.maxsize if encoding.single else encoding.options["shard_size"],
             ["train", *(["validation"] if holds_out(encoding.options) else [])],
             directory,
             encoding.journal_of(),
         )
-        written = Road(runner, encoding, model, options, place).write()
+        written = Road(runner, encoding, source, place).write()
         accept(written.statistics, written.documents)
         by_split = _finished(runner, encoding, place, written)
-        return *_published(encoding, place, by_split, written), place.layout
+        return _published(encoding, place, by_split, written)
 
 
 @contextmanager

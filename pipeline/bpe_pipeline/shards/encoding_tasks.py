@@ -1,25 +1,30 @@
 """Encoding chunks: by threads of this process, or by workers to chunk files; and the memory that each has."""
 
-from collections.abc import Callable, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Node, ignore
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions
+from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.plan import Plan
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards.blocks import Sink, SourceItem, blocks_in_turn
-from bpe_pipeline.shards.chunk_file import EncodedChunk, StoredIds, part_of
-from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, encode_chunk, make_ids, packed
+from bpe_pipeline.shards.chunk_file import EncodedChunk, StoredIds, open_part, part_of
+from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, ShardsTask, encode_chunk, make_ids, packed
 from bpe_pipeline.shards.formats.shard_format import ID_BYTES
 from bpe_pipeline.shards.manifest import Encoding
+from bpe_pipeline.storage import existing
 from bpe_pipeline.storage.atomic import make_directory
 from bpe_pipeline.tokenizer.model import Model
 
@@ -161,22 +166,74 @@ def ids_by_threads(
     return blocks_in_turn(make, task_of_chunk, chunks, threads, threads * workers.waiting_bytes, advance)
 
 
-def corpus_stage(
-    runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions
-) -> Stage[EncodeTask, EncodedChunk]:
-    """Return the stage of workers that encode the chunks of a corpus to chunk files."""
-    workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
-    task = task_of(
-        EncodeTask,
-        model,
-        options,
-        workers,
-        model=runner.executor.broadcast(packed(model)),
-        tokenizer=encoding.options["tokenizer"],
-        cache_bytes=workers.cache_bytes,
-        held_out_from=encoding.plan.held_out_from,
-    )
-    return encoding_stage(encoding, encode_chunk, task, workers.grant)
+@dataclass(frozen=True)
+class ChunkFiles(ABC):
+    """The source of blocks that workers make: the file of each chunk, in turn."""
+
+    runner: Runner
+    encoding: Encoding
+
+    @abstractmethod
+    def stage(self) -> Stage[Any, EncodedChunk]:
+        """Return the stage of workers that make the files that are missing, as `encoding_stage` does."""
+
+    def blocks(self, first: int) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each chunk from the first on, and at its end what was read."""
+        parts, encoded, chunk = self.encoding.parts(), dict[int, ChunkStatistics](), first
+        for index, part in self.runner.each(self.stage()):
+            if index >= first:
+                encoded[index] = part.statistics
+            while chunk in encoded:
+                with open_part(parts[chunk]) as reader:
+                    yield from reader.blocks()
+                yield encoded.pop(chunk)
+                chunk += 1
+
+    def stored(self) -> Iterator[EncodedChunk]:
+        """Yield what the files of all chunks hold, until the shards are complete."""
+        for part in self.encoding.parts():
+            if (chunk := part_of(part)) is None:
+                raise RunDirectoryError(f"{part.path} is gone or damaged: start again with --overwrite")
+            yield chunk
+
+
+@dataclass(frozen=True)
+class CorpusText(ChunkFiles):
+    """The text of a corpus, which threads of this process encode where no files of chunks are needed."""
+
+    model: Model
+    options: EncodeOptions
+
+    def stage(self) -> Stage[EncodeTask, EncodedChunk]:
+        """Return the stage of workers that encode the chunks of the corpus."""
+        runner, encoding = self.runner, self.encoding
+        workers = encoding_workers(runner.broker, runner.workers, self.model, len(encoding.plan.chunks), runner.nodes)
+        task = task_of(
+            EncodeTask,
+            self.model,
+            self.options,
+            workers,
+            model=runner.executor.broadcast(packed(self.model)),
+            tokenizer=encoding.options["tokenizer"],
+            cache_bytes=workers.cache_bytes,
+            held_out_from=encoding.plan.held_out_from,
+        )
+        return encoding_stage(encoding, encode_chunk, task, workers.grant)
+
+    def blocks(self, first: int) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each chunk from the first on, and at its end what was read."""
+        plan, model, runner = self.encoding.plan, self.model, self.runner
+        has_files = any(existing([part.path for part in self.encoding.parts()[first:]]))
+        is_local = isinstance(self.encoding.directory.location, Path)
+        if runner.nodes or has_files or on_regex(model.pattern) or not is_local:
+            yield from super().blocks(first)
+            return
+        done = sum(chunk.bytes for chunk in plan.chunks[:first])
+        workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks)).in_order()
+        task = task_of(ShardsTask, model, self.options, workers, held_out_from=plan.held_out_from)
+        with runner.reporting(ENCODING_STAGE, plan.bytes, "bytes", done, kept="encoded") as advance:
+            yield from ids_by_threads(model, task, plan, workers, first, advance)
+        _core.give_back_memory()
 
 
 def encoding_stage(

@@ -23,7 +23,7 @@ from bpe_pipeline.shards.bucket import REMEDY, BucketFiles
 from bpe_pipeline.shards.encode_worker import unload
 from bpe_pipeline.shards.encoded_corpus import checksum
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts, ShardFormat
-from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, rows_and_facts
+from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, ShardRows
 from bpe_pipeline.shards.split_writer import ClosedShard
 from bpe_pipeline.storage import Location, read_json, unreadable
 from bpe_pipeline.storage.atomic import whole_file
@@ -38,7 +38,7 @@ class ShardPlace:
     """The shards of an encoding. most: ids of one; directory: where they are made; of: what the encoding depends on."""
 
     format: ShardFormat
-    rows: DocumentRows | PackedRows
+    rows: ShardRows
     most: int
     splits: Sequence[str]
     directory: Path
@@ -56,7 +56,8 @@ class ShardPlace:
             return False
         if isinstance(self.rows, DocumentRows):
             return True
-        return not self.format.rows and self.rows.packing == "concat" and len(self.layout.columns) == 1
+        packed = isinstance(self.rows, PackedRows) and self.rows.packing == "concat"
+        return not self.format.rows and packed and len(self.layout.columns) == 1
 
     @property
     def most_row(self) -> int | None:
@@ -115,8 +116,9 @@ class ShardPlace:
         whole, second = self.finished(split, index)
         with os_error_as(RunDirectoryError, f"{whole} cannot be written", REMEDY):
             ids, documents = bucket.size()
-            rows, facts_of = rows_and_facts(self.format, self.rows, bucket.blocks(0, ids, documents), ids)
-            facts = facts_of(self.format.write(whole, second, self.layout, rows))
+            rows, facts_of = self.rows.made(self.format, bucket, ids, documents)
+            count = self.format.write(whole, second, self.layout, rows)
+            facts = {"tokens": ids, "documents": documents, **facts_of(count)}
             finished = self._write_facts(split, index, facts)
             system.flush(self.directory)  # its name is on disk before the bucket is gone
             bucket.remove()
@@ -137,8 +139,8 @@ class ShardPlace:
         """Return the longest row of a closed shard."""
         bucket = self.bucket(split, index)
         ids, documents = bucket.size()
-        gathered = isinstance(self.rows, DocumentRows) and self.format.memory_bytes(self.layout) is not None
-        document = longest_document(bucket.number_blocks(documents, _ENDS_AT_ONCE), ids) if gathered else 0
+        gathers = self.most_row is not None
+        document = longest_document(bucket.number_blocks(documents, _ENDS_AT_ONCE), ids) if gathers else 0
         return self.rows.longest(ids, documents, document)
 
 

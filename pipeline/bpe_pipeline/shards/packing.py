@@ -1,11 +1,12 @@
 """How documents become the rows of shards: each is a row, or rows of a fixed number of tokens are packed with them."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from bpe_pipeline import _core
+from bpe_pipeline.shards.bucket import BucketFiles
 from bpe_pipeline.shards.formats.shard_format import (
     ID_CODES,
     IDS,
@@ -43,13 +44,45 @@ class LongRow:
         return packing + max(read, packed) * row + max(read * by_format, packed * row)
 
 
+RowsAndFacts = tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]
+"""Rows of a shard, and what returns the facts of it that differ from its bucket's, once that many rows are written."""
+
+
+class ShardRows(Protocol):
+    """How the documents in buckets become rows. cut: the multiple of tokens at which a document longer than a shard is
+    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut.
+    """
+
+    @property
+    def layout(self) -> Layout:
+        """What the rows have."""
+
+    @property
+    def whole(self) -> bool: ...  # noqa: D102 - see above
+
+    @property
+    def cut(self) -> int | None: ...  # noqa: D102 - see above
+
+    def shard_tokens(self, most: int) -> int:
+        """Return the most tokens of a shard, if that many are asked for."""
+
+    def left_out(self, tokens: int) -> int:
+        """Return how many of that many tokens fill no row."""
+
+    def longest(self, tokens: int, documents: int, document_tokens: int, /) -> LongRow:
+        """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
+
+    def made(self, format_: ShardFormat, bucket: BucketFiles, tokens: int, documents: int, /) -> RowsAndFacts:
+        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
+
+
 @dataclass(frozen=True)
 class DocumentRows:
-    """Each document is a row. whole: whether a shard ends with a document, unless that is longer than a shard."""
+    """Each document is a row."""
 
     layout: Layout
     whole: bool
-    cut: int | None = 1  # the multiple of tokens at which a document longer than a shard is cut
+    cut: int | None = 1
 
     def shard_tokens(self, most: int) -> int:
         """Return the most tokens of a shard, if that many are asked for."""
@@ -62,6 +95,11 @@ class DocumentRows:
     def longest(self, tokens: int, _documents: int, document_tokens: int) -> LongRow:
         """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
         return LongRow(min(document_tokens, tokens))
+
+    def made(self, format_: ShardFormat, bucket: BucketFiles, tokens: int, documents: int) -> RowsAndFacts:
+        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
+        rows = (Rows({IDS: ids}, ends) for ids, ends in bucket.blocks(0, tokens, documents))
+        return rows, lambda count: {"rows": count if format_.rows and count != documents else None}
 
 
 @dataclass(frozen=True)
@@ -115,6 +153,12 @@ class PackedRows:
         elif self.packing == "none" and self.padded:
             together = min(pre_tokens, -(-self.window // row)) * row
         return LongRow(longest, together, self.layout.id_bytes)
+
+    def made(self, _: ShardFormat, bucket: BucketFiles, tokens: int, documents: int) -> RowsAndFacts:
+        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
+        packer = Packer(self)
+        rows = packer.rows(bucket.blocks(0, tokens, documents))
+        return rows, lambda count: {"tokens": packer.tokens, "rows": count, "dropped": 0, **packer.cost()}
 
 
 def layout_of(options: Mapping[str, Any], format_: ShardFormat) -> Layout:
@@ -176,32 +220,3 @@ class Packer:
             before = self.tokens
             self.tokens += len(ids)
             yield Rows({IDS: ids}, array("Q", range((before // row + 1) * row, self.tokens + 1, row)))
-
-
-def rows_and_facts(
-    format_: ShardFormat,
-    rows: DocumentRows | PackedRows,
-    blocks: Iterable[Block],
-    tokens: int,
-) -> tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]:
-    """Return the rows of documents with that many tokens, and what is known of a shard when they are written."""
-    documents = 0
-
-    def counted() -> Iterator[Block]:
-        nonlocal documents
-        for ids, ends in blocks:
-            documents += len(ends)
-            yield ids, ends
-
-    def facts_of_documents(count: int) -> dict[str, Any]:
-        of_rows = count if format_.rows and count != documents else None
-        return {"documents": documents, "tokens": tokens, "rows": of_rows}
-
-    def facts_of_rows(count: int) -> dict[str, Any]:
-        counts = {"documents": documents, "tokens": packer.tokens, "rows": count, "dropped": 0}
-        return {**counts, **packer.cost()}
-
-    if isinstance(rows, DocumentRows):
-        return (Rows({IDS: ids}, ends) for ids, ends in counted()), facts_of_documents
-    packer = Packer(rows)
-    return packer.rows(counted()), facts_of_rows

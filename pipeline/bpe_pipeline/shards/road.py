@@ -11,24 +11,11 @@ from collections.abc import Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from bpe_pipeline import _core
-from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.run.options import EncodeOptions
-from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
 from bpe_pipeline.shards.bucket import BucketFiles, Extent
-from bpe_pipeline.shards.chunk_file import open_part
-from bpe_pipeline.shards.encode_worker import ShardsTask
-from bpe_pipeline.shards.encoding_tasks import (
-    ENCODING_STAGE,
-    corpus_stage,
-    encoding_workers,
-    ids_by_threads,
-    task_of,
-)
+from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles
 from bpe_pipeline.shards.finish import ShardPlace
 from bpe_pipeline.shards.manifest import JOURNAL, Encoding, holds_out
 from bpe_pipeline.shards.route import HeldOut, InOrder, LastShare, Route, Shuffled, bucket_name, hash_held_out
@@ -44,8 +31,6 @@ from bpe_pipeline.shards.writer import (
     ShardWriter,
     Sinks,
 )
-from bpe_pipeline.storage import existing
-from bpe_pipeline.tokenizer.model import Model
 
 ORDERING_STAGE = "ordering documents"
 
@@ -56,8 +41,7 @@ class Road:
 
     runner: Runner
     encoding: Encoding
-    model: Model
-    options: EncodeOptions
+    source: ChunkFiles
     place: ShardPlace
 
     @property
@@ -140,35 +124,10 @@ class Road:
 
     def _chunks(self, first: int) -> Generator[SourceItem, None, None]:
         """Yield the blocks of each chunk from the first on."""
-        plan = self.encoding.plan
-        if first == len(plan.chunks):
+        if first == len(self.encoding.plan.chunks):
             self.runner.skip(ENCODING_STAGE)
-            return
-        has_parts = any(existing([part.path for part in self.encoding.parts()[first:]]))
-        is_local = isinstance(self.encoding.directory.location, Path)
-        if self.runner.nodes or has_parts or on_regex(self.model.pattern) or not is_local:
-            yield from self._chunk_files(first)
-            return
-        done = sum(chunk.bytes for chunk in plan.chunks[:first])
-        workers = encoding_workers(self.runner.broker, self.runner.workers, self.model, len(plan.chunks)).in_order()
-        held_out_from = plan.held_out_from
-        task = task_of(ShardsTask, self.model, self.options, workers, held_out_from=held_out_from)
-        with self.runner.reporting(ENCODING_STAGE, plan.bytes, "bytes", done, kept="encoded") as advance:
-            yield from ids_by_threads(self.model, task, plan, workers, first, advance)
-        _core.give_back_memory()
-
-    def _chunk_files(self, first: int) -> Generator[SourceItem, None, None]:
-        """Yield the blocks of each chunk from the files that workers write, in turn."""
-        parts, encoded, chunk = self.encoding.parts(), dict[int, ChunkStatistics](), first
-        stage = corpus_stage(self.runner, self.encoding, self.model, self.options)
-        for index, part in self.runner.each(stage):
-            if index >= first:
-                encoded[index] = part.statistics
-            while chunk in encoded:
-                with open_part(parts[chunk]) as reader:
-                    yield from reader.blocks()
-                yield encoded.pop(chunk)
-                chunk += 1
+        else:
+            yield from self.source.blocks(first)
 
     def _bucket(self, number: int) -> BucketFiles:
         return BucketFiles(self.place.directory, bucket_name(number), self.place.layout.id_bytes)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.shards.blocks import NO_ENDS
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
-from bpe_pipeline.shards.packing import DocumentRows, PackedRows
+from bpe_pipeline.shards.packing import ShardRows
 
 MOST_OPEN = 64  # shards that are closed, but not yet on disk
 
@@ -51,7 +51,7 @@ class SplitWriter:
     def __init__(
         self,
         files: Callable[[int], BucketFiles],
-        rows: DocumentRows | PackedRows,
+        rows: ShardRows,
         most: int,
         most_row: int | None = None,
     ) -> None:

@@ -81,9 +81,11 @@ def _ids(home: Path, output: Path) -> list[tuple[int, ...]]:
     return [tuple(row["input_ids"]) for row in read_rows(output)]
 
 
-def test_a_warning_says_that_all_conversations_are_held_out(home: Path, tmp_path: Path) -> None:
-    done = succeeded(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", 0.999999))
-    assert re.search(r"--val-fraction 0.999999 holds out all \d+ conversations, which leaves none", done.stderr)
+@pytest.mark.parametrize(("share", "side"), [(0.999999, "training of the 243"), (0.000001, "validation of the 243")])
+def test_a_share_that_leaves_one_side_empty_is_refused(home: Path, tmp_path: Path, share: float, side: str) -> None:
+    line = refused(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", share), 1)
+    assert re.search(rf"--val-fraction .* leaves nothing for {side} conversations: give a (smaller|larger) share", line)
+    assert not (tmp_path / "out" / "shards.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from bpe_pipeline.executors import Node
 from bpe_pipeline.extensions.chat.data_sets import DataSet, listed_data_sets
 from bpe_pipeline.extensions.chat.options import ChatOptions
 from bpe_pipeline.extensions.chat.rows import as_chat_file
-from bpe_pipeline.extensions.chat.shard_worker import LABELS, MASK, NEAT, POSITIONS
+from bpe_pipeline.extensions.chat.training_rows import NEAT, ConversationRows
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.options import RowOptions
 from bpe_pipeline.run.plan import Plan
@@ -24,7 +24,6 @@ from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.formats import shard_format
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 from bpe_pipeline.shards.manifest import Encoding
 from bpe_pipeline.shards.plan import chunk_bytes_of, open_encoding
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
@@ -35,7 +34,7 @@ _MOST_CHUNK_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Chat:
-    """All that decides the rows of chat data. pad_id: fills packed rows; day: what templates name as today, if any do.
+    """All that decides the rows of chat data. day: what templates name as today, if any do.
 
     options: `sequence_length` is the most ids of conversations in a row, one less than a packed row has.
     """
@@ -43,14 +42,8 @@ class Chat:
     template: ChatTemplate
     options: ChatOptions
     sets: tuple[DataSet, ...]
-    layout: Layout
-    pad_id: int
+    rows: ConversationRows
     day: str | None
-
-    @property
-    def pack(self) -> str | None:
-        """How rows are packed, if they are."""
-        return self.options.pack if self.layout.row_tokens else None
 
 
 def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet], day: str | None) -> Chat:
@@ -74,11 +67,10 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet], da
             "packed rows are filled with a pad token, and the tokenizer has neither one nor an end of text",
         ),
     )
-    columns = {IDS: "int32", LABELS: "int32", MASK: "int32" if options.pack == NEAT else "int8"}
-    layout = Layout({**columns, POSITIONS: "int32"}, length, documents=False) if packed else Layout(columns)
+    rows = ConversationRows.of(options.pack, length, model.vocabulary.special_tokens[pad] if pad else 0)
     options = replace(options, sequence_length=length - packed)
     day = (day or date.today().isoformat()) if "strftime_now" in template.jinja else None
-    return Chat(template, options, tuple(data_sets), layout, model.vocabulary.special_tokens[pad] if pad else 0, day)
+    return Chat(template, options, tuple(data_sets), rows, day)
 
 
 def require_fitting(options: ChatOptions) -> None:
@@ -112,6 +104,7 @@ def open_chat(
         **options.of_stage("chat"),
         **{field.name: getattr(options, field.name) for field in fields(RowOptions)},
         "seed": 0,  # nothing is chosen by it
+        "shuffle": False,
         "dataset_info": None,  # what its entries say counts, not where it is stored
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": "uint32",
