@@ -101,8 +101,8 @@ class OpenBucket:
     def __init__(self, files: BucketFiles) -> None:
         self.files, self.extent = files, Extent(ids_crc32=zlib.crc32(files.header))
         self._leaving = ExitStack()
-        self._ids = self._leaving.enter_context(_opened(files.ids))
-        self._numbers = self._leaving.enter_context(_opened(files.numbers)) if files.with_numbers else None
+        self._ids = self._leaving.enter_context(own_file(files.ids))
+        self._numbers = self._leaving.enter_context(own_file(files.numbers)) if files.with_numbers else None
         self._is_begun = False
 
     def resume(self, extent: Extent) -> bool:
@@ -159,7 +159,7 @@ class OpenBucket:
         return os_error_as(RunDirectoryError, f"{self.files.ids} cannot be written", REMEDY)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def own_file(path: Path) -> IO[bytes]:
     """Open a file to read and write, or begin it; raises `RunDirectoryError`, also for a link or a second name."""
     with os_error_as(RunDirectoryError, f"{path} cannot be written", REMEDY):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)

@@ -1,12 +1,9 @@
 """Finishing shards: a closed bucket becomes a shard, and shards are checked. What a worker process does.
 
 A finished shard, and its second file, are hidden files until all are finished, named by split and index, since a
-shard's own name may say how many there are. `.NAME.facts` says what it is: it is written last, and the shard is
-finished if it exists.
+shard's own name may say how many there are.
 """
 
-import contextlib
-import json
 import logging
 from array import array
 from collections.abc import Iterable, Sequence
@@ -18,15 +15,13 @@ from typing import Any
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards.bucket import REMEDY, BucketFiles
 from bpe_pipeline.shards.encode_worker import unload
 from bpe_pipeline.shards.encoded_corpus import checksum
 from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts, ShardFormat
 from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, ShardRows
-from bpe_pipeline.shards.split_writer import ClosedShard
-from bpe_pipeline.storage import Location, read_json, unreadable
-from bpe_pipeline.storage.atomic import whole_file
+from bpe_pipeline.shards.writer import ClosedShard
+from bpe_pipeline.storage import Location, unreadable
 
 _log = logging.getLogger(__name__)
 MOST_ROW = 1 << 26  # ids, as of rows that are packed
@@ -35,14 +30,13 @@ _ENDS_AT_ONCE, _SHORT = 1 << 10, 1 << 19  # ids of a document that takes less me
 
 @dataclass(frozen=True)
 class ShardPlace:
-    """The shards of an encoding. most: ids of one; directory: where they are made; of: what the encoding depends on."""
+    """The shards of an encoding. most: ids of one; directory: where they are made."""
 
     format: ShardFormat
     rows: ShardRows
     most: int
     splits: Sequence[str]
     directory: Path
-    of: str
 
     @property
     def layout(self) -> Layout:
@@ -77,33 +71,23 @@ class ShardPlace:
         whole = bucket.ids if self.in_place else bucket.ids.with_suffix(".shard")
         return whole, None if second is None else bucket.ids.with_suffix(".second")
 
-    def facts_file(self, split: str, index: int) -> Path:
-        """Return where the facts of a finished shard are."""
-        return self.bucket(split, index).ids.with_suffix(".facts")
+    def seal(self, split: str, closed: ClosedShard) -> ShardFacts | None:
+        """Finish a closed shard and return its facts, if its ids are the shard; otherwise cut its files to size.
 
-    def facts(self, split: str, index: int) -> ShardFacts | None:
-        """Return the facts of a shard, without its name; None if it is not finished."""
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
-            of, facts = read_json(self.facts_file(split, index))
-            return stored(ShardFacts, facts) if of == self.of else None
-        return None
-
-    def seal(self, split: str, closed: ClosedShard) -> None:
-        """Finish a closed shard if its ids are the shard, or cut its files to size. Again it makes the same."""
+        Again it makes the same.
+        """
         bucket = self.bucket(split, closed.index)
-        if self.facts(split, closed.index) is not None:
-            return
         with os_error_as(RunDirectoryError, f"{bucket.ids} cannot be written", REMEDY):
             if not self.in_place:
                 bucket.cut(closed.ids, closed.documents)
-                return
-            _, second = self.finished(split, closed.index)
-            with bucket.ids.open("r+b") as file:
+                return None
+            whole, second = self.finished(split, closed.index)
+            with whole.open("r+b") as file:
                 file.truncate(len(bucket.header) + closed.ids * bucket.id_bytes)
                 count = self.format.complete(file, second, self.layout, bucket.number_blocks(closed.documents))
             same_header = self.format.header(self.layout, closed.ids) == bucket.header
             facts = {"tokens": closed.ids, "documents": closed.documents, **self._rows_of(closed, count)}
-            self._write_facts(split, closed.index, facts, closed.crc32 if same_header else None)
+            return self._facts(split, closed.index, facts, closed.crc32 if same_header else None)
 
     def _rows_of(self, closed: ClosedShard, rows: int) -> dict[str, Any]:
         if not self.layout.documents:
@@ -118,22 +102,17 @@ class ShardPlace:
             ids, documents = bucket.size()
             rows, facts_of = self.rows.made(self.format, bucket, ids, documents)
             count = self.format.write(whole, second, self.layout, rows)
-            facts = {"tokens": ids, "documents": documents, **facts_of(count)}
-            finished = self._write_facts(split, index, facts)
+            facts = self._facts(split, index, {"tokens": ids, "documents": documents, **facts_of(count)})
             system.flush(self.directory)  # its name is on disk before the bucket is gone
-            bucket.remove()
-        return finished
+        return facts
 
-    def _write_facts(self, split: str, index: int, facts: dict[str, Any], crc32: int | None = None) -> ShardFacts:
-        """Write the facts of a shard, when it is on disk. crc32: of it, if it is known."""
+    def _facts(self, split: str, index: int, facts: dict[str, Any], crc32: int | None = None) -> ShardFacts:
+        """Return the facts of a shard, without its name, when it is on disk. crc32: of it, if it is known."""
         whole, second = self.finished(split, index)
-        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
         for path in filter(None, (whole, second)):
             system.flush(path)
-        made = ShardFacts(name="", **facts)
-        with whole_file(self.facts_file(split, index), REMEDY, sync_directory=False) as path:
-            path.write_text(json.dumps([self.of, plain(made)]))
-        return made
+        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
+        return ShardFacts(name="", **facts)
 
     def long_row(self, split: str, index: int) -> LongRow:
         """Return the longest row of a closed shard."""
