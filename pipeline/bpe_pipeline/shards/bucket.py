@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
-from bpe_pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block
+from bpe_pipeline.shards.formats import BLOCK_IDS, ID_CODES, Block
 
 _NUMBER_BYTES = 8
 _READ_BYTES = 1 << 20
@@ -32,6 +32,16 @@ class Extent:
     numbers: int = 0
     ids_crc32: int = 0
     numbers_crc32: int = 0
+
+
+@dataclass(frozen=True)
+class ClosedShard:
+    """A shard that gets no more ids: its ids, and the documents that end in it. crc32: of its file, if it is known."""
+
+    index: int
+    ids: int
+    documents: int
+    crc32: int | None = None
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,22 @@ from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
-from bpe_pipeline.shards.bucket import BucketFiles, Extent
+from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles
-from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardPlace, finish_shard, is_intact
-from bpe_pipeline.shards.formats import shard_format
-from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
+from bpe_pipeline.shards.finish import (
+    CheckTask,
+    DocumentRows,
+    FinishTask,
+    PackedRows,
+    ShardPlace,
+    ShardRows,
+    finish_shard,
+    is_intact,
+    layout_of,
+)
+from bpe_pipeline.shards.formats import Layout, ShardFacts, shard_format
 from bpe_pipeline.shards.manifest import Encoding, holds_out
-from bpe_pipeline.shards.packing import DocumentRows, PackedRows, ShardRows, layout_of
 from bpe_pipeline.shards.route import (
     LEAST_SORT_BYTES,
     HeldOut,
@@ -49,7 +57,7 @@ from bpe_pipeline.shards.route import (
     memory_of,
     sort_bucket,
 )
-from bpe_pipeline.shards.writer import JOURNAL, BucketWriter, ClosedShard, Journal, NotAsWritten, Position, ShardWriter
+from bpe_pipeline.shards.writer import JOURNAL, BucketWriter, Journal, NotAsWritten, Position, ShardWriter
 from bpe_pipeline.storage import Location, each, unreadable
 from bpe_pipeline.storage.atomic import make_directory, move, write_whole
 from bpe_pipeline.storage.scratch import scratch_directory

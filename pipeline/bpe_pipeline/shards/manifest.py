@@ -25,7 +25,7 @@ from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.chunk_file import StoredIds, part_name
+from bpe_pipeline.shards.blocks import ChunkFile, part_name
 from bpe_pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
@@ -37,8 +37,7 @@ from bpe_pipeline.shards.encoded_corpus import (
     single_names,
     write_result,
 )
-from bpe_pipeline.shards.formats import shard_format
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
+from bpe_pipeline.shards.formats import IDS, Layout, ShardFormat, shard_format
 from bpe_pipeline.shards.writer import FINISHED, JOURNAL, Journal
 from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.tokenizer.model import Model
@@ -136,11 +135,11 @@ class Encoding:
             return 0
         return position.source if position.dealt is None else len(self.plan.chunks)
 
-    def parts(self) -> list[StoredIds]:
+    def parts(self) -> list[ChunkFile]:
         """Return the path of each part, and the fingerprint of what it depends on."""
         options = without_defaults(self.options)
         return [
-            StoredIds(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
+            ChunkFile(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
 

@@ -25,7 +25,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors.worker import report_progress
 from bpe_pipeline.shards.blocks import NO_ENDS, IdBlock, Sink
 from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
-from bpe_pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES
+from bpe_pipeline.shards.formats import BLOCK_IDS, ID_CODES
 
 _ALL = 1 << 64  # hashes
 _IN_MEMORY_BYTES = 16 << 20  # of a document that has not ended

@@ -23,9 +23,9 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards.blocks import NO_ENDS, IdBlock, SourceItem, SourceResumer
-from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, Extent, OpenBucket, own_file
-from bpe_pipeline.shards.formats.shard_format import ShardFacts
-from bpe_pipeline.shards.packing import ShardRows
+from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, Extent, OpenBucket, own_file
+from bpe_pipeline.shards.finish import ShardRows
+from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.storage import read_json
 from bpe_pipeline.storage.atomic import write_whole
@@ -34,16 +34,6 @@ JOURNAL, FINISHED = "journal", "journal.finished"
 _PAUSE_S, _MOST_UNSAVED_BYTES = 1.0, 64 << 20  # between two states of the journal
 _SAVING_SHARE = 20  # saving takes at most this part of the time, where many buckets are open
 _MOST_UNSYNCED = 16  # shards of a split that are closed, but not yet on disk: their files are open
-
-
-@dataclass(frozen=True)
-class ClosedShard:
-    """A shard that gets no more ids: its ids, and the documents that end in it. crc32: of its file, if it is known."""
-
-    index: int
-    ids: int
-    documents: int
-    crc32: int | None = None
 
 
 @dataclass

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from itertools import groupby, takewhile
 
 from bpe_pipeline.extensions.chat.training_rows import LABELS
-from bpe_pipeline.shards.decode import blocks_of
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
-from bpe_pipeline.shards.formats.shard_format import IDS, ShardFacts
-from bpe_pipeline.shards.packing import POSITIONS
+from bpe_pipeline.shards.finish import POSITIONS
+from bpe_pipeline.shards.formats import IDS, ShardFacts
+from bpe_pipeline.shards.read import blocks_of
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.decode import tokens_of
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
