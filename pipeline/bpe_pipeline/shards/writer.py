@@ -282,9 +282,7 @@ class ShardWriter:
         position: Position,
     ) -> None:
         self._journal, self._route, self._buckets, self._seal = journal, route, buckets, seal
-        self.position, self._statistics = position, position.statistics
-        self._source, self._ids, self._ends = position.source, position.ids, position.ends
-        self._documents = position.documents
+        self.position = self._read = position  # what was read may wait in the route
         self.saved_source = position.source  # what is before it is not needed any more
         self._pause_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _PAUSE_S))
         self._saved_at, self._unsaved_bytes = time.monotonic(), 0
@@ -311,7 +309,7 @@ class ShardWriter:
 
     def write(self, made: Iterable[SourceItem]) -> Position:
         """Write all blocks from the position on, to the end of the last source; returns the position behind it."""
-        rest = SourceResumer(self._add, self._ids, self._ends)
+        rest = SourceResumer(self._add, self._read.ids, self._read.ends)
         for taken in made:
             if isinstance(taken, ChunkStatistics):
                 self._end_source(taken)
@@ -322,42 +320,29 @@ class ShardWriter:
                 self.save()
         self._pass_on(self._route.end())
         left_out = {name: bucket.end() for name, bucket in self._buckets.items()}
-        self._move(0, 0)
-        self.position = replace(self.position, left_out=left_out, ended=True)
+        self.position = replace(self._read, left_out=left_out, ended=True)
         self.save()
         return self.position
 
     def _add(self, block: IdBlock) -> None:
-        first = self._ids
-        self._pass_on(self._route.buckets(block, Start(self._source, first, self._documents)))
-        self._ids += len(block.ids)
-        self._ends += len(block.ends)
-        self._documents += len(block.ends)
-        self._unsaved_bytes += block.ids.nbytes
-        if (passed := self._route.passed(block, first)) is not None:
-            self._move(passed, self._ends)
+        (ids, ends), read = block, self._read
+        self._pass_on(self._route.buckets(block, Start(read.source, read.ids, read.documents)))
+        documents = read.documents + len(ends)
+        self._read = replace(read, ids=read.ids + len(ids), ends=read.ends + len(ends), documents=documents)
+        self._unsaved_bytes += ids.nbytes
+        if (passed := self._route.passed(block, read.ids)) is not None:
+            self.position = replace(self._read, ids=passed)
 
     def _pass_on(self, routed: Routed) -> None:
         for name, (ids, ends), first in routed:
             self._buckets[name].add(ids, ends, first)
 
-    def _move(self, ids: int, ends: int) -> None:
-        """Put the position behind that much of the source: what is before it is in buckets."""
-        self.position = replace(
-            self.position,
-            source=self._source,
-            ids=ids,
-            ends=ends,
-            documents=self._documents,
-            statistics=self._statistics,
-        )
-
     def _end_source(self, statistics: ChunkStatistics) -> None:
-        whole = self.position.source == self._source and self.position.ids == self._ids
-        self._statistics += statistics
-        self._source, self._ids, self._ends = self._source + 1, 0, 0
+        read = self._read
+        whole = (self.position.source, self.position.ids) == (read.source, read.ids)
+        self._read = replace(read, source=read.source + 1, ids=0, ends=0, statistics=read.statistics + statistics)
         if whole:  # otherwise a document that started in it waits for its end
-            self._move(0, 0)
+            self.position = self._read
 
     def save(self) -> None:
         """Save the position, with all that is before it on disk, and then seal the shards that are closed."""
