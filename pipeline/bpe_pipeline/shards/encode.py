@@ -27,7 +27,7 @@ from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
-from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent
+from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent, ShardRows
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles
 from bpe_pipeline.shards.finish import (
@@ -36,7 +36,6 @@ from bpe_pipeline.shards.finish import (
     FinishTask,
     PackedRows,
     ShardPlace,
-    ShardRows,
     finish_shard,
     is_intact,
     layout_of,

@@ -8,20 +8,20 @@ shard's own name may say how many there are.
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bpe_pipeline import _core
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard
+from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, LongRow, RowsAndFacts, ShardRows
 from bpe_pipeline.shards.encode_worker import unload
 from bpe_pipeline.shards.encoded_corpus import checksum
-from bpe_pipeline.shards.formats import ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat, row_bytes
+from bpe_pipeline.shards.formats import ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from bpe_pipeline.storage import Location, unreadable
 
 _log = logging.getLogger(__name__)
@@ -31,61 +31,6 @@ _ENDS_AT_ONCE, _SHORT = 1 << 10, 1 << 19  # ids of a document that takes less me
 
 POSITIONS, NUMBERS = "position_ids", "document_ids"
 _WINDOW_TOKENS, _WINDOW_ROWS = 1 << 20, 64  # at least, packed together: what is left of a window is padding
-_FREE_TOKENS = 1 << 20  # of a row, for which the memory of any worker is enough
-
-
-@dataclass(frozen=True)
-class LongRow:
-    """The longest row of a set of shards, all of which is in memory at once.
-
-    tokens: of the row, if its format gathers them; together: tokens of all rows that are made with it, 0 if it is read
-    as it is; token_bytes: of each token that they are made of.
-    """
-
-    tokens: int
-    together: int = 0
-    token_bytes: int = 0
-
-    def memory_bytes(self, format_: ShardFormat, layout: Layout) -> int:
-        """Return what it takes in addition to the memory that is enough for short rows."""
-        by_format = format_.memory_bytes(layout)
-        read, packed = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
-        row, packing = row_bytes(layout), packed * self.token_bytes
-        if by_format is None:
-            return packing + packed * row
-        return packing + max(read, packed) * row + max(read * by_format, packed * row)
-
-
-RowsAndFacts = tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]
-"""Rows of a shard, and what returns the facts of it that differ from its bucket's, once that many rows are written."""
-
-
-class ShardRows(Protocol):
-    """How the documents in buckets become rows. cut: the multiple of tokens at which a document longer than a shard is
-    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut.
-    """
-
-    @property
-    def layout(self) -> Layout:
-        """What the rows have."""
-
-    @property
-    def whole(self) -> bool: ...  # noqa: D102 - see above
-
-    @property
-    def cut(self) -> int | None: ...  # noqa: D102 - see above
-
-    def shard_tokens(self, most: int) -> int:
-        """Return the most tokens of a shard, if that many are asked for."""
-
-    def left_out(self, tokens: int) -> int:
-        """Return how many of that many tokens fill no row."""
-
-    def longest(self, tokens: int, documents: int, document_tokens: int, /) -> LongRow:
-        """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
-
-    def made(self, format_: ShardFormat, bucket: BucketFiles, tokens: int, documents: int, /) -> RowsAndFacts:
-        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards.blocks import NO_ENDS, IdBlock, SourceItem, SourceResumer
-from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, Extent, OpenBucket, own_file
-from bpe_pipeline.shards.finish import ShardRows
+from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, Extent, OpenBucket, ShardRows, own_file
 from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.storage import read_json

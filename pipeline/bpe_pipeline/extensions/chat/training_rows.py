@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bpe_pipeline.shards.bucket import BucketFiles
-from bpe_pipeline.shards.finish import POSITIONS, LongRow, RowsAndFacts
+from bpe_pipeline.shards.bucket import BucketFiles, LongRow, RowsAndFacts
+from bpe_pipeline.shards.finish import POSITIONS
 from bpe_pipeline.shards.formats import IDS, Layout, Rows, ShardFormat
 
 ID_BYTES = 4
