@@ -78,7 +78,7 @@ def stopping(at: int, step: Any, *, after: bool) -> Any:
 def spoil(home: Path, seed: int) -> None:
     """Append to the journal and the files of open buckets: they may have anything behind what the journal says."""
     position = json.loads((home / "journal").read_bytes())[1] if (home / "journal").exists() else {}
-    if (lines := home / "journal.finished").exists():
+    if (lines := home / ".finished").exists():
         lines.write_bytes(lines.read_bytes() + b'\n["train", 0')
     shards = position.get("shards", {})
     for path in home.rglob(".*-*.*"):

@@ -2,7 +2,7 @@
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
 parts/000000.ids   the ids of a chunk, made by a worker; they stay until all shards are written
-journal            how far the one writer is, and journal.finished, a line for each finished shard; deleted when all
+journal            how far the one writer is, and .finished, a line for each finished shard; deleted when all
                    shards are written
 .train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
 .bucket-000.ids    the documents of a bucket that will be sorted; .ends: their keys and sizes

@@ -29,7 +29,7 @@ from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.storage import read_json
 from bpe_pipeline.storage.atomic import write_whole
 
-JOURNAL, FINISHED = "journal", "journal.finished"
+JOURNAL, FINISHED = "journal", ".finished"
 _PAUSE_S, _MOST_UNSAVED_BYTES = 1.0, 64 << 20  # between two states of the journal
 _SAVING_SHARE = 20  # saving takes at most this part of the time, where many buckets are open
 _MOST_UNSYNCED = 16  # shards of a split that are closed, but not yet on disk: their files are open
