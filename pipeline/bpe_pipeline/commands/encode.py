@@ -27,13 +27,12 @@ from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
-from bpe_pipeline.shards.encode import WRITING_STAGE, damaged_file, rows_of, write_shards
+from bpe_pipeline.shards.bucket import ShardRows
+from bpe_pipeline.shards.encode import ORDERING_STAGE, WRITING_STAGE, damaged_file, rows_of, write_shards
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles, CorpusText
-from bpe_pipeline.shards.formats.shard_format import ShardFacts
+from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
-from bpe_pipeline.shards.packing import ShardRows
-from bpe_pipeline.shards.road import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer

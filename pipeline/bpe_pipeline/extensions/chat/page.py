@@ -16,11 +16,11 @@ from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.stored import stored
 from bpe_pipeline.shards import manifest
-from bpe_pipeline.shards.decode import blocks_of
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
-from bpe_pipeline.shards.formats.shard_format import IDS, ShardFacts
+from bpe_pipeline.shards.finish import POSITIONS
+from bpe_pipeline.shards.formats import IDS, ShardFacts
 from bpe_pipeline.shards.manifest import SHARDS
-from bpe_pipeline.shards.packing import POSITIONS
+from bpe_pipeline.shards.read import blocks_of
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.decode import tokens_of
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer

@@ -25,7 +25,7 @@ from bpe_pipeline.extensions.chat.rows import read_rows
 from bpe_pipeline.extensions.chat.training_rows import ID_BYTES
 from bpe_pipeline.run.runner import Stage
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter
+from bpe_pipeline.shards.blocks import EncodedChunk, IdsWriter
 from bpe_pipeline.shards.encode_worker import loaded, packed
 from bpe_pipeline.shards.encoding_tasks import ChunkFiles, encoding_stage, encoding_workers
 from bpe_pipeline.storage import Location

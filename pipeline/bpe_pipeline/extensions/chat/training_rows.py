@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bpe_pipeline.shards.bucket import BucketFiles
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout, Rows, ShardFormat
-from bpe_pipeline.shards.packing import POSITIONS, LongRow, RowsAndFacts
+from bpe_pipeline.shards.bucket import BucketFiles, LongRow, RowsAndFacts
+from bpe_pipeline.shards.finish import POSITIONS
+from bpe_pipeline.shards.formats import IDS, Layout, Rows, ShardFormat
 
 ID_BYTES = 4
 LABELS, MASK, NEAT = "labels", "attention_mask", "neat"
