@@ -107,6 +107,7 @@ def test_a_byte_order_mark_is_learned_as_by_tokenizers(tmp_path: Path) -> None:
     assert any("\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}" in pair for pair in ours(tmp_path / "run")[0])
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
     files = write_files(tmp_path, [peers.generated_text(seed, 3000) + EOT for seed in range(3)])

@@ -215,6 +215,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_PSS, reason="the system does not tell proportional set sizes")
 def test_verify_stays_within_the_memory_limit(imported: Path, tmp_path: Path) -> None:
     assert "--memory-limit 50.0 MiB is too small" in refused(run("verify", imported, "--memory-limit", "50MiB"), 2)

@@ -91,6 +91,7 @@ def test_last_line_need_not_end_and_long_lines_are_skipped(tmp_path: Path, monke
         list(read_span(FileSpan(describe(str(tmp_path / "a.txt")), 0, 400), "text", [].append))
 
 
+@pytest.mark.slow
 def test_every_compression_counts_the_same_alone_and_mixed(tmp_path: Path) -> None:
     documents = [peers.generated_text(seed, 400) + " é日本😀" for seed in range(40)]
     documents += ["", f"one{EOT.decode()}two", "two " * 270_000]

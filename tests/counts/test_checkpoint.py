@@ -155,6 +155,7 @@ def test_killed_combination_keeps_its_shares(library, tmp_path, changes_left):
     assert kept > 1
 
 
+@pytest.mark.slow
 def test_foreign_names_of_shares_are_left_alone(tmp_path, monkeypatch):
     """Only shares that this command can have written say how many there are."""
     monkeypatch.setattr("bpe_pipeline.counts.combine.SHARE_BYTES", 1)

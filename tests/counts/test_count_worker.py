@@ -93,6 +93,7 @@ def test_special_token_within_another_does_not_hide_it_at_the_end_of_a_window(er
         assert pre_tokens(text, specials, window_bytes=window, errors=errors) == expected
 
 
+@pytest.mark.slow
 def test_every_pair_and_many_triples_of_bytes_are_repaired_as_python_does():
     generator = random.Random(1)
     interesting = [0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xEC, 0xED, 0xEE]

@@ -204,6 +204,7 @@ def test_many_counters_are_combined_with_few_open_files(tmp_path, monkeypatch, f
     assert len(list(tmp_path.iterdir())) == 201
 
 
+@pytest.mark.slow
 def test_pre_tokens_are_written_twice_at_most_in_a_small_budget(tmp_path, monkeypatch):
     source, written, write_sum = random.Random(3), [], combine_worker.write_counter
     paths = write_many(tmp_path, [Counter({source.randbytes(9): 1 for _ in range(15_000)}) for _ in range(60)])

@@ -88,6 +88,7 @@ def test_chunks_end_where_pre_tokens_of_the_normalized_text_end(tmp_path, text, 
     assert [pre_token for span in spans for pre_token in pattern.cut(nfc(span))] == pattern.cut(nfc(text))
 
 
+@pytest.mark.slow
 def test_inert_characters_never_change_and_never_join() -> None:
     active = {code for first, last in NFC_ACTIVE for code in range(first, last + 1)}
     inert = [chr(code) for code in range(0x110000) if code not in active and not 0xD800 <= code < 0xE000]

@@ -261,6 +261,7 @@ def test_lock_that_another_run_took_over_is_not_made_again(store: Store, monkeyp
     assert store.listing("r/.lock-") == ["r/.lock-other"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_overwrite_removes_only_files_of_the_run_and_changed_objects_are_noticed(store: Store, corpus: str) -> None:
     output = store.uri("r")
@@ -300,6 +301,7 @@ def test_unreadable_or_unwritable_location_is_one_line(store: Store, tmp_path: P
         assert not re.search("\n|Request ID", str(caught.value))
 
 
+@pytest.mark.slow
 def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = "s3://b/run?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"
     line = refused(run("merge", gone), 1)
@@ -311,6 +313,7 @@ def test_errors_of_credentials_and_network_have_a_remedy(store: Store, monkeypat
     assert CREDENTIALS["AWS_ACCESS_KEY_ID"] not in store.uri("r")
 
 
+@pytest.mark.slow
 def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) -> None:
     output = store.uri("runs/checked")
     bpe_pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
@@ -341,6 +344,7 @@ def test_shards_in_a_store(store: Store, corpus: str, local: Path, tmp_path: Pat
         bpe_pipeline.encode(output, tokenizer, tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_single_file_in_a_store_is_that_on_disk_and_leaves_nothing_else(
     store: Store, corpus: str, local: Path, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_first_merge_that_was_killed_binds_no_other(tmp_path: Path) -> None:
     assert found == [[(b"a", b"b")]] * 2
 
 
+@pytest.mark.slow
 def test_damaged_checkpoint_is_not_used(counted: Path, tmp_path: Path) -> None:
     run = unmerged(counted, tmp_path / "run")
     (run / MERGES_SO_FAR).write_bytes((counted / "merges.parquet").read_bytes()[:-100])

@@ -148,6 +148,7 @@ def stages(*words: object) -> set[str]:
     return STAGES & {event["stage"] for event in events if event["event"] == "stage_started"}
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, trained: Path, tmp_path: Path) -> None:
     expected = bpe_pipeline.load(trained).merges
     assert any(b" " in (left + right).strip(b" ") for left, right in expected)

@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published import (
@@ -12,6 +13,7 @@ from tokenizers import normalizers
 from bpe_pipeline.pattern.normalization import nfc
 
 
+@pytest.mark.slow
 def test_nfc_is_that_of_tokenizers_on_every_kind_of_character() -> None:
     every = [one for one in map(chr, range(0x110000)) if unicodedata.category(one) != "Cs"]
     told = [one for one in every if unicodedata.category(one)[0] not in "LC" or unicodedata.decomposition(one)]

@@ -341,6 +341,7 @@ def test_less_of_a_report_without_vl_convert_or_as_it_is_set(small: Path, monkey
         assert (numbers_of(tmp_path / extent) is not None) == numbers
 
 
+@pytest.mark.slow
 def test_run_in_an_object_store_has_its_report_there(store: object_store.Store, small: Path) -> None:
     bpe_pipeline.train(small, output=store.uri("runs/a"), vocab_size=262)
     first = json.loads(store.get("runs/a/report.json"))["numbers"]

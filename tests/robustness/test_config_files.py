@@ -24,6 +24,7 @@ DAMAGED = st.builds(lambda good, at, size, new: good[:at] + new + good[at + size
 ANY = st.binary(max_size=60) | st.text(max_size=60).map(str.encode) | DAMAGED
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from([".json", ".yaml", ".toml"]), ANY)
 @example(".yaml", b"a: &a [1]\nb: *a")

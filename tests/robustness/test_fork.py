@@ -39,6 +39,7 @@ def ended(work: Callable[[], object], wait_s: float = 20) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 def test_children_encode_while_a_thread_of_their_parent_does() -> None:
     def encoder() -> _core.Encoder:
         tokens, none = {byte: bytes([byte]) for byte in range(256)}, array("I")

@@ -130,6 +130,7 @@ def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: 
     measured(*words, cwd=tmp_path, limit_mib=int(enough[1]))
 
 
+@pytest.mark.slow
 def test_rare_pre_tokens_are_left_out(tmp_path: Path) -> None:
     text = tmp_path / "a.txt"
     text.write_bytes(("seen " * 50 + "lone twice twice " + peers.generated_text(3, 3000)).encode())

@@ -62,6 +62,7 @@ def test_groups_of_rows_do_not_depend_on_the_blocks(
     assert all(len(group.ends) <= 5 for group in found)  # four rows, and one that is not finished
 
 
+@pytest.mark.slow
 def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "part"
     ids, ends = write(path, [([3, 4], 2), ([1], 0)], 7)

@@ -101,6 +101,7 @@ def test_workers_chunks_and_formats_change_nothing(home: Path, packed: Any, tmp_
     assert _files(tmp_path / "out") == packed
 
 
+@pytest.mark.slow
 def test_rows_and_data_sets_may_be_in_an_object_store(home: Path, packed: dict[str, bytes], store: Store) -> None:
     for name in ("rows.jsonl", "dataset_info.json"):
         store.put(f"data/{name}", (home / name).read_bytes())
