@@ -225,16 +225,6 @@ def words(weights: tuple[str, ...]) -> list[str]:
     return [word for weight in weights for word in ("--weight", weight)]
 
 
-@pytest.mark.parametrize("weights", [WEIGHTS, ("0", "1/7", "1"), ("1/1000", "1/1000", "1/9")])
-def test_weights_of_inputs_in_any_chunks(inputs: list[Path], tmp_path: Path, weights: tuple[str, ...]) -> None:
-    for chunk_size, workers in ((1 << 20, 1), (300, 2), (90, 3)):
-        home = tmp_path / f"run-{chunk_size}"
-        options = ["--chunk-size", chunk_size, "--workers", workers, "--output", home]
-        succeeded(run("count", *inputs, *words(weights), *options))
-        assert read(home / "counter.parquet") == expected(inputs, weights)
-        assert "checksums are right" in bpe_pipeline.verify(home)["chunks' counters"]
-
-
 def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tmp_path: Path) -> None:
     home, options = tmp_path / "run", words(WEIGHTS)
     plain, wanted = (expected(inputs, weights) for weights in (("1", "1", "1"), WEIGHTS))
@@ -269,36 +259,6 @@ def test_merge_takes_other_weights_without_counting_again(inputs: list[Path], tm
     more.write_text("lowest " * 9)
     succeeded(run("train", *inputs, more, *options, "--weight", "4", *train[-6:]))
     assert read(home / "counter.parquet") == expected([*inputs, more], (*WEIGHTS, "4"))
-
-
-def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs: list[Path], tmp_path: Path) -> None:
-    of_inputs, of_runs = set(), set()
-    for index, by in enumerate(("1", "1/100", "1000/7", "0.3")):
-        scaled = [str(Fraction(weight) * Fraction(by)) for weight in ("1", "0.7", "100")]
-        home, mixed = tmp_path / f"inputs-{index}", tmp_path / f"runs-{index}"
-        bpe_pipeline.train(inputs, output=home, weights=scaled, vocab_size=275, min_frequency=2)
-        bpe_pipeline.merge(bpe_pipeline.combine(runs, scaled[1:], output=mixed), vocab_size=600)
-        of_inputs.add((home / "tokenizer/tokenizer.json").read_bytes())
-        of_runs.add((mixed / "tokenizer/tokenizer.json").read_bytes())
-        advice = [bpe_pipeline.report(one).numbers.merged for one in (home, mixed)]
-        of_runs.add(repr(advice))
-    assert (len(of_inputs), len(of_runs)) == (1, 2)
-    plain = bpe_pipeline.train(inputs, output=tmp_path / "plain", vocab_size=275, min_frequency=2)
-    even = bpe_pipeline.train(inputs, output=tmp_path / "even", weights=[7, 7, 7], vocab_size=275, min_frequency=2)
-    assert (even.merges, manifest.require(tmp_path / "even").manifest.weights) == (plain.merges, ())
-    succeeded(
-        run(
-            "train",
-            *inputs,
-            *words(("2", "1.4", "200")),
-            "--vocab-size",
-            275,
-            "--min-frequency",
-            2,
-            "--output",
-            tmp_path / "inputs-0",
-        )
-    )  # the same run: it is resumed
 
 
 @pytest.mark.parametrize("weight", ["1", "100", "1/100"])
@@ -359,7 +319,6 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     Path("a.txt").write_text(peers.generated_text(3, 400))
     bpe_pipeline.train("a.txt", output="a", vocab_size=300)
     before = Path("a/run.json").read_bytes()
-    bpe_pipeline.combine(["a"], output="b")  # as if the command had been stopped before it merged
     for _ in ("resumed", "kept"):
         succeeded(run("merge", "a", "--output", "b", "--vocab-size", 280, "--min-frequency", 2, "--quiet"))
     assert Path("a/run.json").read_bytes() == before
@@ -374,7 +333,7 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     assert Path("b/run.json").read_bytes() == before
     Path("d.txt").write_text(peers.generated_text(4, 400))
     bpe_pipeline.train("d.txt", output="d", vocab_size=300)
-    assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
+    assert "d holds other counts than a" in refused(run("merge", "a", "--output", "d"), 1)
     counts = bpe_pipeline.combine({"low": 1}, output="imported")
     assert "imported has no inputs" in refused(run("merge", counts, "--output", "e", "--weight", 2), 2)
     bpe_pipeline.parity({"a": "a", "d": "d"}, dev={"a": "a", "d": "d"}, output="p", vocab_size=280)

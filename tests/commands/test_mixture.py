@@ -1,12 +1,15 @@
 """Weights from counted bytes: laws of temperatures and shares, and what they are given by hand."""
 
 import json
+import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import oracle_counting
 import pytest
 from command import files_in, refused, run, succeeded
 from counter_files import read
@@ -146,7 +149,7 @@ def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_pat
     written = {path: path.stat().st_mtime_ns for path in (home / "counts").iterdir()}
     merged = bpe_pipeline.merge(home, temperature="inf", overwrite=True, **options)[400]
     assert merged.merges != as_counted.merges
-    assert [share for *_, share in manifest.require(home).manifest.texts] == pytest.approx([1 / 3] * 3, rel=1e-4)
+    assert [share for *_, share in manifest.require(home).manifest.rows] == pytest.approx([1 / 3] * 3, rel=1e-4)
     assert {path: path.stat().st_mtime_ns for path in written} == written
     with pytest.raises(RunDirectoryError, match="with --temperature 'inf', not '1'"):
         bpe_pipeline.merge(home, temperature=1)
@@ -182,14 +185,16 @@ def test_another_run_has_other_weights(inputs: list[Path], tmp_path: Path, weigh
 
 def test_a_copy_that_was_stopped_is_completed(inputs: list[Path], tmp_path: Path) -> None:
     bpe_pipeline.count(inputs, output=tmp_path / "run")
-    whole = bpe_pipeline.merge(tmp_path / "run", output=tmp_path / "new", temperature=2, vocab_size=400)[400]
-    stopped = manifest.require(tmp_path / "new")  # as it was while counters were copied
-    bare = manifest.replace(manifest.require(tmp_path / "run").manifest, merging=None)
-    manifest.save(manifest.Run(stopped.directory, bare))
-    for name in ("counter.parquet", "counts/000001.parquet", "merges.parquet"):
+    given = {"output": tmp_path / "new", "temperature": 2, "vocab_size": 400}
+    whole = bpe_pipeline.merge(tmp_path / "run", **given)[400]
+    for name in ("counter.parquet", "merges.parquet"):
         (tmp_path / "new" / name).unlink()
-    again = bpe_pipeline.merge(tmp_path / "run", output=tmp_path / "new", temperature=2, vocab_size=400)[400]
-    assert again.merges == whole.merges
+    assert not list((tmp_path / "new").glob("counts/*"))  # they stay where they are
+    assert bpe_pipeline.merge(tmp_path / "run", **given)[400].merges == whole.merges
+    with pytest.raises(RunDirectoryError, match=r"holds counts from .*run, not from a corpus"):
+        bpe_pipeline.count(inputs, output=tmp_path / "new")
+    assert "checksums are right" in bpe_pipeline.verify(tmp_path / "new")["counter"]
+    assert "completely" in run("info", tmp_path / "new").stdout
 
 
 def test_a_corpus_that_grew_has_weights_of_all_its_bytes(inputs: list[Path], tmp_path: Path) -> None:
@@ -210,10 +215,11 @@ def test_a_run_that_was_stopped_while_counting_keeps_its_temperature(inputs: lis
     how = {"vocab_size": 400, "temperature": 2}
     whole = bpe_pipeline.train(inputs, output=tmp_path / "run", **how)
     stopped = manifest.require(tmp_path / "run")  # as it was while chunks were counted
+    unknown = tuple(manifest.replace(text, weight=(1, 1), bytes=None) for text in stopped.manifest.texts)
     manifest.save(
         manifest.Run(
             stopped.directory,
-            manifest.replace(stopped.manifest, weights=(), input_bytes=(), merging=None, vocab_size=None),
+            manifest.replace(stopped.manifest, texts=unknown, merging=None, vocab_size=None),
         )
     )
     (tmp_path / "run/merges.parquet").unlink()
@@ -232,11 +238,48 @@ def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_
     # A combination has the bytes of its runs, with their weights: with itself and another run, equal shares.
     more = bpe_pipeline.combine({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
     even = bpe_pipeline.combine([mixed, more], temperature="inf", output=tmp_path / "even")
-    source = manifest.require(even).manifest.source
-    assert source is not None
-    assert [share for *_, share in source.rows] == pytest.approx([0.5, 0.5], rel=1e-4)
-    assert source.texts[1].bytes == 50 * 4 + 9 * 3
-    assert source.texts[0].bytes == sum(len(text) * count for text, count in counts_of(mixed).items())
+    stored = manifest.require(even).manifest
+    assert [share for *_, share in stored.rows] == pytest.approx([0.5, 0.5], rel=1e-4)
+    assert stored.texts[1].bytes == 50 * 4 + 9 * 3
+    assert stored.texts[0].bytes == sum(len(text) * count for text, count in counts_of(mixed).items())
+
+
+@pytest.mark.one_of(5)
+@pytest.mark.parametrize("seed", range(50))
+def test_random_mixtures_are_an_independent_sum_of_fractions(seed: int, tmp_path: Path) -> None:
+    """INPUTs with weights, runs of them and counts of other programs, and then other weights of the same terms."""
+    choose = random.Random(seed)
+    counted, texts = [], []
+    for number in range(choose.randint(2, 4)):
+        words = choose.choices(["low", " low", " lower", " newest", " w"], k=choose.randint(1, 200))
+        counted.append(Counter(pre_token for pre_token in oracle_counting.count("".join(words).encode()).elements()))
+        (tmp_path / f"{number}.txt").write_text("".join(words))
+        texts.append(tmp_path / f"{number}.txt")
+
+    def weights() -> list[str]:
+        return [choose.choice(["1", "2.5", "1/3", "0.01", "7/3", str(choose.randint(1, 99))]) for _ in texts]
+
+    def expected(of: list[str]) -> Counter[bytes]:
+        total, least = Counter[bytes](), min(map(Fraction, of))
+        for counts, weight in zip(counted, (Fraction(one) / least for one in of), strict=True):
+            for pre_token, count in counts.items():
+                total[pre_token] += max(1, math.floor(count * weight + Fraction(1, 2)))
+        return total
+
+    first, second, third = weights(), weights(), weights()
+    bpe_pipeline.count(texts, output=tmp_path / "inputs", weights=first, chunk_size=choose.choice([90, 1 << 20]))
+    assert counts_of(tmp_path / "inputs") == expected(first)
+    runs = [bpe_pipeline.count(text, output=tmp_path / text.stem).directory for text in texts]
+    terms = [home if choose.random() < 0.6 else counts for home, counts in zip(runs, counted, strict=True)]
+    if len({frozenset(counts.items()) for counts in counted}) == len(counted):
+        bpe_pipeline.combine(terms, second, output=tmp_path / "terms")
+        assert counts_of(tmp_path / "terms") == expected(second)
+    bpe_pipeline.combine(runs, second, output=tmp_path / "runs")
+    for home in ("inputs", "runs"):
+        bpe_pipeline.merge(tmp_path / home, weights=third, output=tmp_path / f"{home}-2", vocab_size=258)
+        assert counts_of(tmp_path / f"{home}-2") == expected(third)
+        bpe_pipeline.merge(tmp_path / home, weights=third, overwrite=True, vocab_size=258)
+        assert counts_of(tmp_path / home) == expected(third)
 
 
 def counts_of(home: Path) -> dict[bytes, int]:

@@ -53,13 +53,14 @@ def test_names_of_a_list_follow_the_inputs_in_their_order(corpus: Path) -> None:
     (corpus / "list").write_text("b [1].txt\nd/*.txt\na.txt\n")
     options = ["--output", "run", "--vocab-size", "300", "--temperature", "inf"]
     succeeded(run("train", "two\nlines.txt", "--files-from", "list", *options))
-    plan = manifest.require(corpus / "run").manifest.plan
-    assert plan.inputs == ("two\nlines.txt", "b [1].txt", "d/*.txt", "a.txt")
+    plan, texts = (stored := manifest.require(corpus / "run").manifest).plan, stored.texts
+    inputs = [text.name for text in texts]
+    assert inputs == ["two\nlines.txt", "b [1].txt", "d/*.txt", "a.txt"]
     names = ["two\nlines.txt", "b [1].txt", "d/x.txt", "d/y.txt", "a.txt"]
     assert [file.path for file in plan.files] == [str(corpus / name) for name in names]
-    listed = bpe_pipeline.train(list(plan.inputs), output="other", vocab_size=300, temperature="inf")
+    listed = bpe_pipeline.train(inputs, output="other", vocab_size=300, temperature="inf")
     assert listed.merges == bpe_pipeline.Tokenizer.load("run").merges
-    again = run("train", *plan.inputs, *options)  # the same run
+    again = run("train", *inputs, *options)  # the same run
     assert "counting kept, merging kept" in again.stdout, again.stderr
 
 

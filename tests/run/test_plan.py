@@ -17,7 +17,9 @@ from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.listing import Listing, describe
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.run.directory import RUN, Directory
+from bpe_pipeline.run.manifest import Manifest
 from bpe_pipeline.run.plan import Plan, default_chunk_bytes
+from bpe_pipeline.run.texts import Text
 from bpe_pipeline.storage import named
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -40,7 +42,11 @@ def written(directory: Path, texts: list[str]) -> tuple[CorpusFile, ...]:
 def of_three_inputs() -> Plan:
     files = tuple(CorpusFile(name, 9, 1, name) for name in "abc")
     chunks = tuple(Chunk((Span(number, 0, 9),)) for number in range(3))
-    return Plan(files, chunks, inputs=("a", "b", "c"), owners=(0, 1, 2))
+    return Plan(files, chunks, owners=(0, 1, 2))
+
+
+def manifest_of_three() -> Manifest:
+    return Manifest({}, {}, of_three_inputs(), texts=tuple(map(Text, "abc")))
 
 
 @ONCE
@@ -77,10 +83,11 @@ def test_a_chunk_of_an_input_apart_has_no_file_of_another(tmp_path, texts, chunk
     files = written(tmp_path, texts)
     owners = [number // 2 for number in range(len(files))]
     listing = Listing(files, (), tuple(owners))
-    plan = Plan().extended(files, CUTTING, chunk_bytes, owners).of_inputs(range(max(owners) + 1), listing)
-    for index in range(len(plan.chunks)):
-        assert {files.index(file) // 2 for file, _, _ in plan.spans(index)} == {plan.owner(index)}
-    assert sorted(chain(*plan.chunks_of_inputs())) == list(range(len(plan.chunks)))
+    plan = Plan().extended(files, CUTTING, chunk_bytes, owners).of_inputs(max(owners) + 1, listing)
+    chunks = plan.chunks_of_inputs(max(owners) + 1)
+    for owner, some in enumerate(chunks):
+        assert {files.index(file) // 2 for index in some for file, _, _ in plan.spans(index)} <= {owner}
+    assert sorted(chain(*chunks)) == list(range(len(plan.chunks)))
 
 
 def test_a_plan_with_nothing_to_read_is_refused(tmp_path):
@@ -91,31 +98,31 @@ def test_a_plan_with_nothing_to_read_is_refused(tmp_path):
 
 @given(WEIGHTS, st.integers(1, 9))
 def test_weights_do_not_depend_on_their_scale(weights, factor):
-    plan = of_three_inputs()
+    stored = manifest_of_three()
     if not any(map(Fraction, weights)):
         with pytest.raises(UsageError, match="no input with text has a weight above 0"):
-            plan.weights(weights)
+            stored.weighed(weights, None)
         return
-    scaled = plan.weights([str(Fraction(weight) * factor) for weight in weights])
-    assert scaled == plan.weights(weights)
-    assert min((Fraction(weight) for weight in scaled if Fraction(weight)), default=1) == 1
+    scaled = stored.weighed([str(Fraction(weight) * factor) for weight in weights], None)
+    assert scaled == stored.weighed(weights, None)
+    assert min(Fraction(*text.weight) for text in scaled.texts if text.weight[0]) == 1
 
 
 def test_inputs_of_weight_0_have_no_chunks():
-    assert list(of_three_inputs().weighted(["2", "0", "1"])) == [([0], (2, 1)), ([2], (1, 1))]
+    assert manifest_of_three().weighed(["2", "0", "1"], None).chunks_of_terms() == [([0], (2, 1)), ([2], (1, 1))]
 
 
 @pytest.mark.parametrize(
-    ("plan", "weights", "reason"),
+    ("texts", "weights", "reason"),
     [
-        (of_three_inputs(), ["1", "2"], "2 weights for 3 inputs"),
-        (replace(of_three_inputs(), inputs=(), owners=()), ["1", "2", "3"], "are not kept apart"),
-        (of_three_inputs(), ["1", "1e-300", "1"], "expected "),
+        ("abc", ["1", "2"], "2 weights for 3 inputs"),
+        ("", ["1", "2", "3"], "are not kept apart"),
+        ("abc", ["1", f"1/{10**20}", "1"], "expected "),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(plan, weights, reason):
+def test_weights_that_do_not_fit_are_refused(texts, weights, reason):
     with pytest.raises(UsageError, match=reason):
-        plan.weights(weights)
+        replace(manifest_of_three(), texts=tuple(map(Text, texts))).weighed(weights, None)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +156,6 @@ def test_files_that_may_have_changed_are_warned_of():
         ({"chunks": (Chunk((Span(0, 5, 10),)),)}, "not within its file"),
         ({"chunks": (Chunk((Span(0, 5, 5),)),)}, "not within its file"),
         ({"chunks": (Chunk((Span(0, 0, 9, -1),)),)}, "not within its file"),
-        ({"owners": (0, 1, 3)}, "of an input that is not listed"),
         ({"owners": (0, 1)}, "of an input that is not listed"),
     ],
 )

@@ -5,7 +5,6 @@ So mixtures of corpora are tried without counting again. Weights are relative: t
 of whole numbers, so their order changes nothing.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -19,24 +18,22 @@ from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.counts.counted import as_counted, require_counted
+from bpe_pipeline.counts.counted import as_counted, require_counted, sum_of, terms_of
 from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Sum, Term
 from bpe_pipeline.counts.elsewhere import take_counts, take_part
 from bpe_pipeline.counts.foreign import Foreign, read_all, text_of_foreign
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
-from bpe_pipeline.run.directory import fingerprint
-from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.make_options import make_options, refuse_other_options
 from bpe_pipeline.run.manifest import COMBINED, Manifest, Run
 from bpe_pipeline.run.mixture import Mixture, mixture_of
-from bpe_pipeline.run.open_run import replace_run
 from bpe_pipeline.run.options import READING_OPTIONS, RECORDS, CountOptions, OutputOptions
 from bpe_pipeline.run.patterns import cut_by, pattern_of
 from bpe_pipeline.run.runner import Runner, opened
-from bpe_pipeline.run.texts import Source, Text, described, weigh
-from bpe_pipeline.storage import Location, absolute, existing, location, open_file, same_location
-from bpe_pipeline.storage.atomic import whole_file
+from bpe_pipeline.run.texts import Source, Text, described, require_weights, weigh
+from bpe_pipeline.run.values import parse_weight
+from bpe_pipeline.storage import Location, absolute, location, same_location
 
 Identity = tuple[object, ...]  # of a counted text: a counter, or a file
 _CUTTING = ("pattern", "normalize", "special_tokens")  # the options that say what foreign pre-tokens are
@@ -52,6 +49,7 @@ class Combination:
     cutting: dict[str, str]
     source: Source
     texts: Sequence[Text]
+    mixture: Mixture | None = None
 
     @property
     def runs(self) -> list[Run]:
@@ -109,25 +107,25 @@ def combination_of(
     require_addable(runs, listener, [*foreign.values()])
     texts = [text_of_run(one, executor) if isinstance(one, Run) else foreign[at] for at, one in enumerate(addends)]
     names = [text.name if isinstance(one, Mapping) else str(one) for one, text in zip(named, texts, strict=True)]
-    mixed = weigh(texts, weights, mixture, names)
+    if weights:
+        require_weights(weights, texts, "runs")
+    mixed = weigh(texts, list(map(_factor, weights)), mixture, names)
     options = make_options(CountOptions, given)
     counting, cutting = options.of_stage("count"), cut_by(pattern_of(options))
     if runs:
         own = runs[0].manifest
         asked = {name: counting[name] for name in given if name in counting}
-        manifest.refuse_other_options(runs[0].directory, "counting", own.counting, asked)
+        refuse_other_options(runs[0].directory, "counting", own.counting, asked)
         counting, cutting = own.counting, own.cutting
-    weighted = any(text.weight != (1, 1) for text in mixed) or any(run.manifest.weighted for run in runs)
-    source = Source(
-        COMBINED,
-        fingerprint(sorted([text.key, *text.weight] for text in mixed)),
-        described(names, [Fraction(*text.weight) for text in mixed]),
-        mixed,
-        weighted=weighted,
-        mixture=mixture.named(names) if mixture is not None and str(mixture) else None,
-        counted=not_combined(runs, mixed),
-    )
-    return Combination(addends, counting, cutting, source, mixed)
+    made_by = mixture.named(names) if mixture is not None and str(mixture) else None
+    return Combination(addends, counting, cutting, Source(COMBINED, "", described(names, mixed)), mixed, made_by)
+
+
+def _factor(weight: Any) -> Fraction:
+    try:
+        return parse_weight(weight)
+    except ValueError as error:
+        raise UsageError(f"--weight: expected {error}, not {str(weight)[:80]!r}") from None
 
 
 def _is_counts(where: Location) -> bool:
@@ -151,50 +149,43 @@ def _refuse_unfit(named: Sequence[Location | Mapping[Any, Any]], mixture: Mixtur
 
 def text_of_run(run: Run, executor: Executor) -> Text:
     """Return a run as a text; its bytes are those of its pre-tokens, with its own weights."""
-    size = require_counted(run, executor).statistics.counted_bytes
-    return Text(absolute(run.directory.location), run.counter[1], bytes=size)
+    size, weighted = require_counted(run, executor).statistics.counted_bytes, run.manifest.weighted
+    return Text(absolute(run.directory.location), run.counter[1], bytes=size, is_run=True, weighted=weighted)
 
 
-def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
-    """Make a run of the counts of another one; what is known of where they came from is kept."""
-    run, options = manifest.require(location), making_of(given)
-    if (source := run.manifest.source) is None:
-        combination = combination_of([location], (), None, {}, executor, listener)
-    else:
-        own = [text_of_run(run, executor)]
-        combination = Combination([run], run.manifest.counting, run.manifest.cutting, source, own)
-    return write_combination(combination, options, executor, listener).directory
-
-
-def copy_run(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
-    """Make a run of the inputs of another one, by copies of its counters: their weights may be others then.
+def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Executor, listener: Listener) -> Location:
+    """Make a run of the same terms as another one, which may have other weights in this manifest.
 
     A copy that was stopped is completed. Raises `RunDirectoryError` if the output holds other counts.
     """
-    run, options = manifest.require(location), making_of(given)
+    origin = absolute(run.directory.location) if run.manifest.source is None else ""
     require_counted(run, executor)
-    with opened(options, executor, listener) as (_, directory):
+    with opened(options, executor, listener) as (runner, directory):
+        bare = Manifest(weighed.counting, weighed.cutting, weighed.plan, source=weighed.source)
+        kept = replace(bare, texts=weighed.texts, mixture=weighed.mixture, counted_in=weighed.counted_in or origin)
+        new = Run(directory, kept)
         stored = None if options.overwrite else manifest.load(directory.location)
-        if stored is None:
-            directory.refuse_linked_directories()
-            if not options.overwrite:
-                directory.refuse_foreign_files()
-            directory.refuse_corpus_inside(file.path for file in run.manifest.plan.files)
-            kept = replace(run.manifest, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
-            stored = replace_run(Run(directory, kept), results=True)
-        originals, copies = run.chunk_counters(), stored.chunk_counters()
-        if [mark for _, mark in originals] != [mark for _, mark in copies]:
+        if stored is not None and _without_weights(stored) != _without_weights(new):
             raise RunDirectoryError(
-                f"{directory} holds other counts than {location}; choose another --output, or start again with "
+                f"{directory} holds other counts than {run.directory}; choose another --output, or start again with "
                 "--overwrite"
             )
-        of_copies = {copy: original for (original, _), (copy, _) in zip(originals, copies, strict=True)}
-        of_copies[stored.counter_path] = run.counter_path
-        for (copy, original), is_there in zip(of_copies.items(), existing([*of_copies]), strict=True):
-            if not is_there:
-                with whole_file(copy) as partial, open_file(original) as source, partial.open("wb") as target:
-                    shutil.copyfileobj(source, target, 1 << 20)
+        if stored is None:
+            directory.refuse_corpus_inside(file.path for file in run.manifest.plan.files)
+        if stored is None or not stored.counter_path.exists():
+            with take_counts(runner, stored or new, options, lambda made, _: _terms_of_copy(run, made, executor)):
+                pass
     return directory.location
+
+
+def _without_weights(run: Run) -> str:
+    texts = tuple(replace(text, weight=(1, 1)) for text in run.manifest.texts)
+    return replace(run.manifest, texts=texts).counter_fingerprint()
+
+
+def _terms_of_copy(run: Run, copy: Run, executor: Executor) -> Sum:
+    is_same = run.manifest.counter_fingerprint() == copy.manifest.counter_fingerprint()
+    return sum_of([Term([run.counter])] if is_same else terms_of(copy), executor)
 
 
 def making_of(given: Mapping[str, Any]) -> OutputOptions:
@@ -207,7 +198,6 @@ def write_combination(
     combination: Combination, options: OutputOptions, executor: Executor, listener: Listener
 ) -> Summary:
     """Write the run of a combination."""
-    unread = {**combination.counting, **{name: RECORDS[name].default for name in READING_OPTIONS}}
     locations = [*(run.directory.location for run in combination.runs), *combination.files]
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
@@ -215,11 +205,17 @@ def write_combination(
         for path in locations:  # as they are named, and with links resolved
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
-        new = Run(directory, Manifest(unread, combination.cutting, source=combination.source))
+        new = Run(directory, _manifest_of(combination))
         if runner.part is not None:
             return _write_part(runner, new, options, combination)
         with take_counts(runner, new, options, partial(combination.sum, runner)) as (run, counted):
             return report.write_summary(runner, run, counted)
+
+
+def _manifest_of(combination: Combination) -> Manifest:
+    unread = {**combination.counting, **{name: RECORDS[name].default for name in READING_OPTIONS}}
+    new = Manifest(unread, combination.cutting, source=combination.source)
+    return replace(new, texts=tuple(combination.texts), mixture=combination.mixture)
 
 
 def _write_part(runner: Runner, new: Run, options: OutputOptions, combination: Combination) -> Summary:
@@ -229,23 +225,6 @@ def _write_part(runner: Runner, new: Run, options: OutputOptions, combination: C
     run, done = take_part(runner, new, options, total)
     facts = as_counted(run, CounterFacts(0, total.statistics)).facts
     return report.summary_of(runner, run, facts, part=done)
-
-
-def not_combined(runs: Sequence[Run], mixed: Sequence[Text]) -> tuple[Text, ...]:
-    """Return the runs of which these were combined, if any was, each with the product of its weights."""
-    if not any(map(_runs_in, runs)):
-        return ()
-    counted = list[Text]()
-    for run, whole in zip(runs, (text for text in mixed if text.is_run), strict=True):
-        for part in _runs_in(run) or (replace(whole, weight=(1, 1)),):
-            weight = Fraction(*whole.weight) * Fraction(*part.weight)
-            counted.append(replace(part, weight=(weight.numerator, weight.denominator)))
-    return tuple(counted)
-
-
-def _runs_in(run: Run) -> tuple[Text, ...]:
-    parts = run.manifest.source.parts if run.manifest.source else ()
-    return parts if all(text.is_run for text in parts) else ()
 
 
 def require_addable(runs: Sequence[Run], listener: Listener, foreign: Sequence[Text] = ()) -> None:
@@ -289,17 +268,17 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Identity, str]]:
     stored, source = run.manifest, run.manifest.source
     yield (stored.counter_fingerprint(),), str(run.directory)
     if source is None:
-        left_out = {number for number, weight in enumerate(stored.weights) if not Fraction(weight)}
+        left_out = {number for number, text in enumerate(stored.texts) if not text.weight[0]}
         for index, file in enumerate(stored.plan.files):
             if not (left_out and stored.plan.owners[index] in left_out):
                 field = "" if file.format == "text" else stored.counting["text_field"]
                 yield (resolved(file.path), file.size, file.digest, field), file.path
         return
-    if not source.texts:
+    if not stored.texts:
         yield (source.kind, source.digest), source.description
-    for text in (*source.texts, *source.parts):
+    for text in stored.texts:
         yield _identity(text), text.name
-    for text in (text for text in source.parts if text.is_run):
+    for text in (text for text in stored.texts if text.is_run):
         try:
             counted = manifest.require(location(text.name))
             if counted.manifest.counter_fingerprint() == text.key:

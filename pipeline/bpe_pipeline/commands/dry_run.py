@@ -67,7 +67,7 @@ def plan_combination(options: Any, given: Mapping[str, Any], listener: Listener)
         pre_tokens = [require_counted(run, executor).facts.different_pre_tokens for run in combination.runs]
         grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
     counters = [*(run.counter_path for run in combination.runs), *combination.files]
-    disk, texts = sum(path.stat().st_size for path in counters), combination.source.texts
+    disk, texts = sum(path.stat().st_size for path in counters), combination.texts
     shares = ", and as much while its shares are joined" if disk >= 2 * SHARE_BYTES else ""
     return _facts(
         {

@@ -108,7 +108,7 @@ def require_same_text(first: Run, second: Run, executor: Executor) -> None:
         why = f"{one.bytes:,} bytes in {one.documents:,} documents are not {other.bytes:,} in {other.documents:,}"
     if not why and not (first.manifest.weighted or second.manifest.weighted):
         why = "" if one.counted_bytes == other.counted_bytes else "their pre-tokens are not of as many bytes"
-    elif not why and first.manifest.all_weights != second.manifest.all_weights:
+    elif not why and [text.weight for text in first.manifest.texts] != [text.weight for text in second.manifest.texts]:
         why = "their weights differ"
     if why:
         raise UsageError(f"{first.directory} and {second.directory} have not counted the same text: {why}")

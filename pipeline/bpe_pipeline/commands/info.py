@@ -8,6 +8,7 @@ from bpe_pipeline.base.errors import OtherKindError
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.skipped_or_altered import in_words
 from bpe_pipeline.counts.chunk_statistics import NotTaken
+from bpe_pipeline.counts.counted import weights_of
 from bpe_pipeline.counts.counter_file import LookTask, look
 from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.reports.result import Facts
@@ -84,13 +85,14 @@ def _run(run: Run) -> Facts:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     tokenizers = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
     chooser: Chooser | None = stored.chooser
+    is_counted = whole and (stored.counted_in is not None or all(chunks))
     facts = {
         "run": str(run.directory),
         **corpus,
-        **({"weights": plan.described(stored.weights)} if stored.weights else {}),
+        **({"weights": weights} if (weights := weights_of(stored)) else {}),
         **(_left_out(counter.statistics.not_taken) if counter else {}),
-        **({"mixture": str(mixture)} if (mixture := (stored.source or stored).mixture) else {}),
-        "counted": "completely" if whole and all(chunks) else _counted(stored.source is None, chunks),
+        **({"mixture": str(mixture)} if (mixture := stored.mixture) else {}),
+        "counted": "completely" if is_counted else _counted(stored.source is None, chunks),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),

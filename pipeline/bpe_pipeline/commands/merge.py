@@ -7,7 +7,7 @@ from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.commands.combine import copy_counts, copy_run
+from bpe_pipeline.commands.combine import copy_run, making_of
 from bpe_pipeline.commands.first_stage import set_stage, with_stage
 from bpe_pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from bpe_pipeline.counts.as_text import bounds
@@ -19,14 +19,15 @@ from bpe_pipeline.merges import merge, merge_worker
 from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
-from bpe_pipeline.run.make_options import make_options
+from bpe_pipeline.run.make_options import make_options, refuse_other_options
 from bpe_pipeline.run.manifest import COMBINED, Manifest, Run
 from bpe_pipeline.run.mixture import mixture_of
-from bpe_pipeline.run.open_run import mixed, refuse_other_weights
+from bpe_pipeline.run.open_run import refuse_other_weights
 from bpe_pipeline.run.options import MergeOptions, TrainOptions, flag_of
 from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.plan import is_weighted
 from bpe_pipeline.run.runner import Runner, opened
+from bpe_pipeline.run.texts import described
 from bpe_pipeline.storage import Location, existing, same_location
 from bpe_pipeline.tokenizer.export import Ids, Trained, check_before_work, refuse_ordinary
 
@@ -43,13 +44,12 @@ def run_merge(
     output = requested.output
     if output is not None and not same_location(output, location):
         run = manifest.require(location)
-        _refuse_weights_without_inputs(run, requested)
+        weighed = reweighed(run, requested, executor)
         if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
             _refuse_unfit_run(run, requested, given)
             options = make_options(TrainOptions, {**run.manifest.counting, **given})
             check_before_work(with_stage(run, first_stage, options, executor)[1], lambda _: None)
-        copy = copy_run if is_weighted(requested) else copy_counts
-        location = copy(location, given, executor, listener)
+        location = copy_run(run, weighed, making_of(given), executor, listener)
     with open_merging(location, given, executor, listener, first_stage) as (runner, run, counted, options, replaced):
         return merge_and_export(runner, run, counted, options, replaced)
 
@@ -68,7 +68,7 @@ def open_merging(
     _refuse_unfit_run(run, requested, given)
     new = _weighted(run, requested, executor)
     options, given, like = _with_stored_options(run, requested, given)
-    options = replace(options, weights=new.weights or None, output=location)
+    options = replace(options, weights=None, output=location)
     staged, options = with_stage(run, first_stage, options, executor)
     broker = check_before_work(options, listener)
     with opened(options, executor, listener, broker) as (runner, directory):
@@ -85,7 +85,7 @@ def open_merging(
                 runner, run, counted, options, replace(new, first_stage=staged.manifest.first_stage)
             )
         before = run.manifest
-        if is_other := new.weights != before.weights:
+        if is_other := new.counter_fingerprint() != before.counter_fingerprint():
             counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
         if options.overwrite:
             run = manifest.remove_results(run)
@@ -125,7 +125,7 @@ def _refuse_unfit_run(run: Run, requested: TrainOptions, given: Mapping[str, Any
     """Refuse a run that was counted with other options, or whose merges an extension chooses that takes other
     options."""
     counting = {name: value for name, value in requested.of_stage("count").items() if name in given}
-    manifest.refuse_other_options(run.directory, "counting", run.manifest.counting, counting)
+    refuse_other_options(run.directory, "counting", run.manifest.counting, counting)
     chooser: Chooser | None = run.manifest.chooser
     if chooser is not None:
         merging = {option.name for option in fields(MergeOptions)}
@@ -150,25 +150,28 @@ def _ids_to_replace(
 
 
 def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest:
-    """Return the manifest with the requested weights of the run's inputs, its own by default."""
-    stored, mixture = run.manifest, mixture_of(requested)
-    if not is_weighted(requested):
-        return stored
-    _refuse_weights_without_inputs(run, requested)
-    new = mixed(stored, requested.weights, mixture)
-    if (new.weights or new.mixture) and existing([run.counter_path]) == [True]:
-        new = new.with_bytes(input_bytes(run, executor))
-    if not requested.overwrite:
+    """Return the manifest with the requested weights, its own by default; raise if merges were learned with others."""
+    new = reweighed(run, requested, executor)
+    if not requested.overwrite and is_weighted(requested):
         refuse_other_weights(run, new, requested)
     return new
 
 
-def _refuse_weights_without_inputs(run: Run, requested: TrainOptions) -> None:
-    if is_weighted(requested) and (source := run.manifest.source) is not None:
+def reweighed(run: Run, requested: TrainOptions, executor: Executor) -> Manifest:
+    """Return the manifest of a run with the weights, temperature or shares that are asked for; its own by default."""
+    stored, source = run.manifest, run.manifest.source
+    if not is_weighted(requested):
+        return stored
+    if source is not None and not (source.kind == COMBINED and all(text.is_run for text in stored.texts)):
         flags = " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))
-        remedy = ": `combine` its runs with them" if source.kind == COMBINED else ""
-        raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {source.description}{remedy}")
+        raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {source.description}")
+    if source is None and stored.texts and existing([run.counter_path]) == [True]:
+        stored = stored.with_bytes(input_bytes(run, executor))
+    new = stored.weighed(requested.weights, mixture_of(requested))
+    if source is not None:
+        source = replace(source, description=described([text.name for text in new.texts], new.texts))
+    return replace(new, source=source)
 
 
 def _with_weights_of(stored: Manifest, other: Manifest) -> Manifest:
-    return replace(stored, weights=other.weights, mixture=other.mixture, input_bytes=other.input_bytes)
+    return replace(stored, texts=other.texts, mixture=other.mixture, source=other.source)

@@ -123,7 +123,7 @@ def text_of(run: Run) -> RunText:
     if run.manifest.source is None:
         return RunText(tuple(run.manifest.plan.files), str(run.manifest.counting["text_field"]))
     texts, names, left_out = list[RunText](), dict[str, str](), list[str]()
-    for source in run.manifest.source.texts:
+    for source in run.manifest.texts:
         try:
             of_run = manifest.require(location(source.name))
             text = text_of(of_run)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.corpus.fit_worker import SampleTask, misfit_of
@@ -17,8 +16,8 @@ from bpe_pipeline.corpus.skipped_or_altered import warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine import combine_counters, own_counters
 from bpe_pipeline.counts.count_worker import count_chunk
-from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
-from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term, look_at
+from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted, sum_of, terms_of
+from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
@@ -41,7 +40,7 @@ _FIT_BYTES = 32 << 10  # of the sample that shows whether the pattern fits
 
 def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted]:
     """Count the chunks that are missing and combine; returns the run, without results of other counts."""
-    known = run.manifest.mixture is None or run.manifest.input_bytes
+    known = run.manifest.mixture is None or all(text.bytes is not None for text in run.manifest.texts)
     complete = find_counted(run, runner.executor) if known else None
     if complete is not None:
         runner.skip(STAGE)
@@ -64,7 +63,7 @@ def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted
         if without != run:
             manifest.save(without)
         run = without
-    if run.manifest.mixture is not None or run.manifest.weights:
+    if run.manifest.mixture is not None or run.manifest.weighted:
         run = replace(run, manifest=run.manifest.with_bytes(input_bytes(run, runner.executor)))
         manifest.save(run)
     return run, combine_chunks(runner, run, statistics)
@@ -72,20 +71,9 @@ def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted
 
 def input_bytes(run: Run, executor: Executor) -> list[int]:
     """Return the counted bytes of each input, without weights; `RunDirectoryError` if a counter is missing."""
-    facts = _facts_of_chunks(run, executor)
-    return [
-        sum(facts[index].statistics.counted_bytes for index in chunks)
-        for chunks in run.manifest.plan.chunks_of_inputs()
-    ]
-
-
-def _facts_of_chunks(run: Run, executor: Executor) -> list[CounterFacts]:
-    counters = run.chunk_counters()
-    looked_at = look_at(counters, executor)
-    for (path, _), facts in zip(counters, looked_at, strict=True):
-        if facts is None:
-            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and run `count` again")
-    return [facts for facts in looked_at if facts is not None]
+    of_inputs = run.manifest.plan.chunks_of_inputs(len(run.manifest.texts))
+    terms = [Term(run.chunk_counters(chunks)) for chunks in of_inputs]
+    return [sum_of([term], executor).statistics.counted_bytes for term in terms]
 
 
 def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
@@ -101,16 +89,15 @@ def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
 
 
 def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Counted:
-    """Combine the counters of all chunks: those of an input with a weight are one term, whose sum is rounded."""
-    plan, weights = run.manifest.plan, run.manifest.weights
-    terms = [Term(run.chunk_counters(chunks), by) for chunks, by in plan.weighted(weights)] if weights else []
-    return as_counted(run, combine_counters(runner, run, Sum(terms or [Term(run.chunk_counters())], statistics)))
+    """Combine the counters of all chunks."""
+    return as_counted(run, combine_counters(runner, run, Sum(terms_of(run), statistics)))
 
 
 def combine_again(runner: Runner, run: Run) -> Counted:
-    """Combine the counters of all chunks with other weights."""
-    statistics = sum((facts.statistics for facts in _facts_of_chunks(run, runner.executor)), ChunkStatistics())
-    return combine_chunks(runner, run, statistics)
+    """Combine the terms of a run with other weights."""
+    terms = terms_of(run)
+    every = [Term(run.chunk_counters())] if run.manifest.source is None else terms  # also those of weight 0 were read
+    return combine_chunks(runner, run, sum_of(every, runner.executor).statistics)
 
 
 def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: CountOptions) -> None:

@@ -1,14 +1,16 @@
 """What a run has counted: its combined counter, with the facts of its corpus, and the counters that it adds up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.corpus.skipped_or_altered import KindTally, Tallies, add_up, fail_on_loss_error, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, MixedText, NotTaken
-from bpe_pipeline.counts.counter_file import CounterFacts, look_at
+from bpe_pipeline.counts.counter_file import Counter, CounterFacts, Sum, Term, counters_of, look_at
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.run import manifest
-from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.run.manifest import Manifest, Run
+from bpe_pipeline.run.texts import described
 from bpe_pipeline.storage import Location, named
 
 _NO_FIELD = {"records_without_field", "records_not_text"}
@@ -33,7 +35,7 @@ def find_counted(run: Run, executor: Executor) -> Counted | None:
 
     One of weight 0 is not in the combined counter.
     """
-    if not all(run.chunks_there()):
+    if not run.manifest.counted_in and not all(run.chunks_there()):
         return None
     [facts] = look_at([run.counter], executor)
     return None if facts is None else as_counted(run, facts)
@@ -52,7 +54,7 @@ def require_counted(run: Run, executor: Executor) -> Counted:
 
 def as_counted(run: Run, counter: CounterFacts) -> Counted:
     """Describe the combined counter of a run."""
-    plan, source = run.manifest.plan, run.manifest.source
+    stored, plan, source = run.manifest, run.manifest.plan, run.manifest.source
     losses = add_up([plan.files_without_text(), counter.statistics.losses])
     statistics = replace(counter.statistics, files=counter.statistics.files or len(plan.files), losses=losses)
     facts = CorpusFacts(
@@ -64,13 +66,19 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         losses=in_words(losses),
         concerned_characters=statistics.concerned_characters,
         source=source.description if source is not None else "",
-        weights=plan.described(run.manifest.weights),
-        weighted=run.manifest.weighted,
+        weights=weights_of(stored),
+        weighted=stored.weighted,
         not_taken=statistics.not_taken,
-        mixture=str(mixture) if (mixture := (source or run.manifest).mixture) else "",
-        texts=tuple(MixedText(*row) for row in run.manifest.texts),
+        mixture=str(stored.mixture) if stored.mixture else "",
+        texts=tuple(MixedText(*row) for row in stored.rows),
     )
     return Counted(*run.counter, facts, statistics)
+
+
+def weights_of(stored: Manifest) -> str:
+    """Describe the weights of the inputs of a corpus, if they have any."""
+    of_inputs = stored.source is None and stored.weighted
+    return described([text.name for text in stored.texts], stored.texts) if of_inputs else ""
 
 
 def no_text_error(verb: str, losses: Tallies, not_taken: NotTaken, nothing: str = "all of it is empty") -> InputError:
@@ -92,16 +100,38 @@ def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
         raise fail_on_loss_error(facts.losses)
 
 
-def text_counters(run: Run) -> list[tuple[Location, str]]:
+def terms_of(run: Run) -> list[Term]:
+    """Return the terms whose sum a run is; foreign counts and those of an iterator are nowhere but in the sum."""
+    stored = run.manifest
+    if stored.source is None:
+        return [Term(run.chunk_counters(chunks), weight) for chunks, weight in stored.chunks_of_terms()]
+    if not stored.texts or not all(text.is_run for text in stored.texts):
+        return [Term([run.counter])]
+    return [Term([(named(text.name) / run.counter_path.name, text.key)], text.weight) for text in stored.texts]
+
+
+def sum_of(terms: Sequence[Term], executor: Executor) -> Sum:
+    """Return terms with their statistics; `RunDirectoryError` if a counter is missing."""
+    counters = counters_of(terms)
+    statistics = ChunkStatistics()
+    for (path, _), facts in zip(counters, look_at(counters, executor), strict=True):
+        if facts is None:
+            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and count again, there")
+        statistics += facts.statistics
+    return Sum(terms, statistics)
+
+
+def text_counters(run: Run) -> list[Counter]:
     """Return the counters that add up to the text of a run, without any weights; raises for a run that is gone."""
-    source = run.manifest.source
-    if not run.manifest.weighted:
+    stored = run.manifest
+    if not stored.weighted:
         return [run.counter]
-    if source is None:
-        of_inputs = run.manifest.plan.weighted(run.manifest.weights)
-        return [counter for chunks, _ in of_inputs for counter in run.chunk_counters(chunks)]
-    counters = []
-    for text in source.parts:
+    if stored.source is None:
+        return counters_of(terms_of(run))
+    counters = list[Counter]()
+    for text in stored.texts:
+        if not text.is_run:
+            raise RunDirectoryError(f"{text.name} has no counter of its own, only the sum in {run.directory}")
         part = manifest.require(named(text.name))
         if part.manifest.counter_fingerprint() != text.key:
             raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")

@@ -13,6 +13,7 @@ from bpe_pipeline.counts.combine import COMBINING, combine_counters, combine_par
 from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
 from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Sum, part_paths
 from bpe_pipeline.run import manifest
+from bpe_pipeline.run.make_options import refuse_other_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import replace_run
 from bpe_pipeline.run.options import CorpusOptions, OutputOptions
@@ -76,14 +77,13 @@ def _stored(new: Run, options: OutputOptions) -> Run | None:
 
 def _refuse_other(stored: Run, new: Run) -> None:
     """Raise `RunDirectoryError` if the directory holds other counts."""
-    known, source = stored.manifest.source, new.manifest.source
-    if known is None or source is None or (known.kind, known.digest) != (source.kind, source.digest):
-        came_from = "a corpus" if known is None else known.description
-        now = "" if source is None else source.description
-        other = f"not from {now}" if now != came_from else "whose counts were others then"
-        raise RunDirectoryError(
-            f"{stored.directory} holds another run: its counts came from {came_from}, {other}; choose another "
-            "--output, or start again with --overwrite"
-        )
+    if stored.manifest.counter_fingerprint() == new.manifest.counter_fingerprint():
+        return
     there, wanted = (run.manifest.counting | run.manifest.cutting for run in (stored, new))
-    manifest.refuse_other_options(stored.directory, "counting", there, wanted)
+    refuse_other_options(stored.directory, "counting", there, wanted)
+    came_from, now = (source.description if (source := run.manifest.source) else "a corpus" for run in (stored, new))
+    other = f"not from {now}" if now != came_from else "whose counts were others then"
+    raise RunDirectoryError(
+        f"{stored.directory} holds another run: its counts came from {came_from}, {other}; choose another "
+        "--output, or start again with --overwrite"
+    )

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from bpe_pipeline.base.errors import UsageError, unfit
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError, shown, unfit
 from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.corpus.file_list import read_list
 from bpe_pipeline.run.extensions import extensions
@@ -12,6 +12,7 @@ from bpe_pipeline.run.options import RECORDS, TrainOptions, Values, add_records,
 from bpe_pipeline.run.record import Record, records_of
 
 Kind = TypeVar("Kind", bound=Values)
+MERGING = "merging"  # what a run did with its counts, in words
 _REPLACING = {"output", "overwrite"}
 
 
@@ -117,3 +118,26 @@ def check_vocabulary(options: TrainOptions) -> None:
             f"--superwords-from {options.superwords_from} is {first:,} tokens; give {len(BYTE_ORDER)}, the bytes "
             f"alone, to {largest:,}, the vocabulary size without special tokens"
         )
+
+
+def refuse_other_options(where: object, kind: str, stored: dict[str, Any], requested: dict[str, Any]) -> None:
+    """Raise `RunDirectoryError` naming the first option whose requested value is not that of the stored work."""
+    others = {name: value for name, value in requested.items() if stored.get(name) != value}
+    for name, value in others.items():
+        before, flag = stored.get(name), flag_of(name)
+        how = f"with {flag} {_shown(before)}, not {_shown(value)}"
+        if before in (None, []):
+            how = f"without {flag}, not with {_shown(value)}"
+        elif value in (None, []):
+            instead = next(
+                (f"with {flag_of(other)} {_shown(new)}" for other, new in others.items() if new), "without it"
+            )
+            how = f"with {flag} {_shown(before)}, not {instead}"
+        remedy = "choose another --output, or start again with --overwrite"
+        if kind == MERGING:
+            remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
+        raise RunDirectoryError(f"{where} holds another run: its {kind} was done {how}; {remedy}")
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(shown, value)) if isinstance(value, list | dict) and value else repr(value)

@@ -12,20 +12,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError, shown
+from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError, UsageError
 from bpe_pipeline.base.machine import versions
 from bpe_pipeline.run.directory import HOLDS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
-from bpe_pipeline.run.make_options import make_options
-from bpe_pipeline.run.mixture import Mixture, Row, table_of
+from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_options
+from bpe_pipeline.run.mixture import Mixture, Row, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
-from bpe_pipeline.run.plan import Plan, stored_plan
+from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
-from bpe_pipeline.run.texts import Source
-from bpe_pipeline.run.values import parse_weights
-from bpe_pipeline.storage import Location, existing, sha256_of
+from bpe_pipeline.run.texts import Source, Text, require_weights, rows_of, weigh
+from bpe_pipeline.run.values import relative
+from bpe_pipeline.storage import Location, existing, named, sha256_of
 
-MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_-]+\.[a-z]+|README\.md)")
 _REMEDIES = {  # where no run is, by the manifest of what is there
     "sweep.json": "name one of the runs in {}/mixtures",
@@ -59,15 +58,15 @@ class Manifest:
     tokenizers: tuple[str, ...] = ()  # files that merging may have written
     written: dict[str, str] = field(default_factory=dict)  # files of tokenizers that were written -> SHA-256
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
-    weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
-    mixture: Mixture | None = None  # what makes the weights, once the bytes are known
+    texts: tuple[Text, ...] = ()  # the plan's inputs, if their chunks are apart; or what was combined
+    mixture: Mixture | None = None  # what makes the weights of the texts, once their bytes are known
+    counted_in: str = ""  # the run that has the counters of the chunks, if it is another one
     first_stage: FirstStage | None = None  # of superwords
-    input_bytes: tuple[int, ...] = ()  # of the plan's inputs, when they have been counted with weights
 
     @property
     def weighted(self) -> bool:
         """Whether counts were multiplied by weights, so that they are not occurrences in the text."""
-        return bool(self.weights) or (self.source is not None and self.source.weighted)
+        return any(text.weight != (1, 1) or text.weighted for text in self.texts)
 
     @property
     def pre_tokens(self) -> dict[str, Any]:
@@ -79,34 +78,59 @@ class Manifest:
     def mixing(self) -> dict[str, Any]:
         """What the weights were made of, as options: a mixture, or the weights themselves."""
         mixture = self.mixture or Mixture()
+        weights = [] if self.mixture or not self.weighted else [str(Fraction(*text.weight)) for text in self.texts]
         return {
             "temperature": None if mixture.temperature == "1" else mixture.temperature,
             "shares": [f"{name}={share}" for name, share in sorted(mixture.shares.items())] or None,
-            "weights": None if self.mixture else list(self.weights) or None,
+            "weights": weights or None,
         }
 
     @property
-    def all_weights(self) -> list[tuple[int, int]]:
-        """The weights of what has any."""
-        if self.source is not None:
-            return [text.weight for text in self.source.texts]
-        return [Fraction(weight).as_integer_ratio() for weight in self.weights]
+    def rows(self) -> list[Row]:
+        """The texts with their weights; none if there are no weights, or their bytes are unknown."""
+        if self.mixture is None and all(text.weight == (1, 1) for text in self.texts):
+            return []
+        names = [text.name for text in self.texts]
+        last = list(map(short, names)) if self.source else names
+        return rows_of(last if len({*last}) == len(last) else names, self.texts)
 
-    @property
-    def texts(self) -> list[Row]:
-        """The inputs or runs with their weights; none if there are no weights, or their bytes are unknown."""
-        if self.source is None:
-            known = bool(self.weights and self.input_bytes)
-            return table_of(self.plan.inputs, self.input_bytes, self.weights) if known else []
-        return self.source.rows
+    def weighed(
+        self, weights: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
+    ) -> "Manifest":
+        """Return the manifest with these weights, or those that a mixture makes, or none.
 
-    def with_bytes(self, input_bytes: Sequence[int]) -> "Manifest":
-        """Return the manifest with the bytes of the inputs, and the weights that its mixture makes of them."""
-        weights = self.weights
-        if self.mixture is not None:
-            of_names = dict(zip(self.plan.inputs, input_bytes, strict=True))
-            weights = self.plan.weights(self.mixture.weights(of_names))
-        return replace(self, weights=weights, input_bytes=tuple(input_bytes))
+        inputs: as they were named, also if they are too many to have weights.
+        """
+        names = [text.name for text in self.texts] if inputs is None else inputs
+        if weights is not None and (self.texts or inputs is not None):
+            require_weights(weights, names, "inputs" if self.source is None else "runs")
+        mixture = mixture and mixture.named(names)
+        if (weights is not None or mixture is not None) and not self.texts:
+            raise UsageError(
+                f"--weight: the counts of more than {MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
+                f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
+                "--overwrite"
+            )
+        texts = weigh(self.texts, list(map(Fraction, weights or ())), mixture, [text.name for text in self.texts])
+        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None)
+        if self.source is None and texts and not new.chunks_of_terms():
+            raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
+        return new
+
+    def with_bytes(self, sizes: Sequence[int]) -> "Manifest":
+        """Return the manifest with the bytes of the texts, and the weights that its mixture makes of them."""
+        texts = tuple(replace(text, bytes=size) for text, size in zip(self.texts, sizes, strict=True))
+        new = replace(self, texts=texts)
+        return new if self.mixture is None else new.weighed(None, self.mixture)
+
+    def chunks_of_terms(self) -> list[tuple[list[int], tuple[int, int]]]:
+        """List the chunks of each term of a corpus, and its weight, the smallest as 1."""
+        if not self.weighted:
+            return [(list(range(len(self.plan.chunks))), (1, 1))]
+        of_texts = zip(self.plan.chunks_of_inputs(len(self.texts)), self.texts, strict=True)
+        left = [(chunks, Fraction(*text.weight)) for chunks, text in of_texts if chunks and text.weight[0]]
+        scaled = relative([weight for _, weight in left])
+        return [(chunks, weight.as_integer_ratio()) for (chunks, _), weight in zip(left, scaled, strict=True)]
 
     @property
     def chooser(self) -> Any:
@@ -125,11 +149,11 @@ class Manifest:
     def counter_fingerprint(self) -> str:
         """Return what the combined counter depends on: every chunk, in any order, or the source."""
         if self.source is not None:
-            source = [self.source.kind, self.source.digest]
+            source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
-        if self.weights:
-            weighted = self.plan.weighted(self.weights)
-            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in weighted))
+        if self.weighted:
+            of_terms = self.chunks_of_terms()
+            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in of_terms))
         return self.chunks_fingerprint(range(len(self.plan.chunks)))
 
     def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
@@ -198,7 +222,8 @@ class Run:
 
     def chunk_path(self, index: int) -> Location:
         """Return the counter of the chunk with this index in the plan."""
-        return self.directory / f"counts/{index:06d}.parquet"
+        home = named(self.manifest.counted_in) if self.manifest.counted_in else self.directory.location
+        return home / f"counts/{index:06d}.parquet"
 
     def tokenizer_name(self, vocab_size: int) -> str:
         """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""
@@ -237,17 +262,16 @@ def load(location: Location) -> Run | None:
                 f"brings: install the extension that does (entry points {GROUP})"
             )
         _ = manifest.chooser  # can be read
-        if manifest.weights:
-            parse_weights(manifest.weights)
+        if any(text.weight[0] < 0 or text.weight[1] < 1 for text in manifest.texts):
+            raise ValueError("a weight is no fraction")
         for name in (*manifest.tokenizers, *manifest.written):
             if not _TOKENIZER_FILE.fullmatch(name):
                 raise ValueError(f"{name!r} is not the name of a tokenizer's file")
         if manifest.source is not None and (manifest.plan.files or manifest.plan.chunks):
             raise ValueError("it has both a source and files")
-        if manifest.weights and len(manifest.weights) != len(manifest.plan.inputs):
-            raise ValueError("its weights are not those of its inputs")
-        if manifest.input_bytes and len(manifest.input_bytes) != len(manifest.plan.inputs):
-            raise ValueError("its bytes are not those of its inputs")
+        plan, inputs = manifest.plan, {*range(len(manifest.texts) if manifest.source is None else 0)}
+        if len(plan.owners) != (len(plan.files) if inputs else 0) or not {*plan.owners} <= inputs:
+            raise ValueError("a file is of an input that is not listed")
         for options in (manifest.counting, manifest.merging or {}, *manifest.special.values()):
             make_options(TrainOptions, options)
         manifest = replace(
@@ -295,31 +319,6 @@ def require(location: Location) -> Run:
                 raise OtherKindError(f"{location} is {HOLDS[name]}: {_REMEDIES[name].format(location)}")
         raise OtherKindError(f"{location} holds no run (no run.json); `bpe-pipeline count` or `train` makes one")
     return run
-
-
-def refuse_other_options(
-    where: Directory | Location, kind: str, stored: dict[str, Any], requested: dict[str, Any]
-) -> None:
-    """Raise `RunDirectoryError` naming the first option whose requested value is not that of the stored work."""
-    others = {name: value for name, value in requested.items() if stored.get(name) != value}
-    for name, value in others.items():
-        before, flag = stored.get(name), flag_of(name)
-        how = f"with {flag} {_shown(before)}, not {_shown(value)}"
-        if before in (None, []):
-            how = f"without {flag}, not with {_shown(value)}"
-        elif value in (None, []):
-            instead = next(
-                (f"with {flag_of(other)} {_shown(new)}" for other, new in others.items() if new), "without it"
-            )
-            how = f"with {flag} {_shown(before)}, not {instead}"
-        remedy = "choose another --output, or start again with --overwrite"
-        if kind == MERGING:
-            remedy = "train with another --output, or `bpe-pipeline merge --overwrite`, which keeps the counts"
-        raise RunDirectoryError(f"{where} holds another run: its {kind} was done {how}; {remedy}")
-
-
-def _shown(value: object) -> str:
-    return " ".join(map(shown, value)) if isinstance(value, list | dict) and value else repr(value)
 
 
 def remove_results(run: Run) -> Run:

@@ -1,6 +1,6 @@
 """Open the run that the options ask for: the one in the directory, or a new one with its plan made and saved."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,10 @@ from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.ids import ending_bytes, special_tokens_of
+from bpe_pipeline.run.make_options import MERGING, refuse_other_options
 from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
-from bpe_pipeline.run.mixture import Mixture, mixture_of
+from bpe_pipeline.run.mixture import mixture_of
 from bpe_pipeline.run.options import CountOptions
 from bpe_pipeline.run.parts import processes
 from bpe_pipeline.run.patterns import cut_by, on_regex, pattern_of
@@ -30,6 +31,7 @@ from bpe_pipeline.run.plan import (
     with_share,
 )
 from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.run.texts import Text
 from bpe_pipeline.run.values import parse_added_tokens
 from bpe_pipeline.storage import named, same_location
 from bpe_pipeline.storage.atomic import make_directory
@@ -45,9 +47,10 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
         _refuse_another_corpus(directory)
     stored, requested = None if options.overwrite else manifest.load(directory.location), options
     if stored is not None:
-        if (source := stored.manifest.source) is not None:
+        source = stored.manifest.source
+        if elsewhere := source.description if source is not None else stored.manifest.counted_in:
             raise RunDirectoryError(
-                f"{directory} holds counts from {source.description}, not from a corpus, so nothing can be counted "
+                f"{directory} holds counts from {elsewhere}, not from a corpus, so nothing can be counted "
                 "into it; continue with `bpe-pipeline merge`, choose another --output, or start again with --overwrite"
             )
         if not options.inputs:
@@ -62,7 +65,7 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
     texts = [token.decode() for token in special_bytes(counting)]
     Preparation(requested.normalize == "nfc", rules=rules).require_one_search([*texts, *rules])
     if stored is not None:
-        manifest.refuse_other_options(directory, "counting", stored.manifest.counting, counting)
+        refuse_other_options(directory, "counting", stored.manifest.counting, counting)
     if any(same_location(named(path), directory.location) for path in requested.inputs or ()):
         raise RunDirectoryError(f"{directory} is the corpus itself: choose another --output")
     new = Run(directory, Manifest(counting, cut_by(pattern_of(requested))))
@@ -71,39 +74,56 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
 
 def _planned(runner: Runner, new: Run, stored: Run | None, listing: Listing, options: CountOptions) -> Run:
     """Return the run of these files: the stored one, or the new one with a plan. options: with inputs as named."""
-    directory, cutting, inputs, weighting = new.directory, new.manifest.cutting, options.inputs, options.weights
-    mixture = mixture_of(options)
+    directory, before = new.directory, (stored or new).manifest
     if stored is None:
         directory.refuse_linked_directories()
         if not options.overwrite:
             directory.refuse_foreign_files()
-    before = (stored or new).manifest
-    if before.cutting != cutting:
-        raise RunDirectoryError(
-            f"{directory} was split by {' '.join(before.cutting.values())}, here it would be by "
-            f"{' '.join(cutting.values())}; use the installation that started it, or start again with --overwrite"
-        )
+    _refuse_other_cutting(directory, before.cutting, new.manifest.cutting)
     added = before.plan.added_files(directory, listing, runner.listener)
     if runner.part and stored is not None:
         return _as_planned(stored, listing, added, options)
-    plan = replace(before.plan.reopened(listing), empty=listing.empty)
+    planned = replace(before, plan=replace(before.plan.reopened(listing), empty=listing.empty))
     if added:
-        plan = _extended(runner, replace(before, plan=plan), added, listing, options)
-    if inputs or stored is None:
-        plan = plan.of_inputs(inputs or (), listing)
-    before = replace(before, plan=plan)
-    if inputs or stored is None or weighting is not None or mixture is not None:
-        before = mixed(before, weighting, mixture, inputs or (() if stored is None else None))
-    if stored is not None and (added or (plan.inputs, plan.owners) != _inputs_of(stored)):
-        before = replace(before, input_bytes=())
-    run = Run(directory, before.with_bytes(before.input_bytes) if before.input_bytes else before)
-    if stored is None:
-        if runner.part:  # the first process that has a plan decides for all
-            return run if manifest.save(run, absent=True) else open_run(runner, directory, options)
-        return run if options.dry_run else replace_run(run)
-    other = (one.manifest.counter_fingerprint() for one in (run, stored))
-    if added or len({*other}) > 1 or run.manifest.mixture != stored.manifest.mixture:
-        if not added:
+        planned = replace(planned, plan=_extended(runner, planned, added, listing, options))
+    planned = _weighed(planned, listing, options, is_new=stored is None, grown=bool(added))
+    run = Run(directory, planned)
+    if stored is not None:
+        return _saved(run, stored, options, grown=bool(added))
+    if runner.part:  # the first process that has a plan decides for all
+        return run if manifest.save(run, absent=True) else open_run(runner, directory, options)
+    return run if options.dry_run else replace_run(run)
+
+
+def _refuse_other_cutting(directory: Directory, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+    if before != now:
+        raise RunDirectoryError(
+            f"{directory} was split by {' '.join(before.values())}, here it would be by {' '.join(now.values())}; use "
+            "the installation that started it, or start again with --overwrite"
+        )
+
+
+def _weighed(planned: Manifest, listing: Listing, options: CountOptions, *, is_new: bool, grown: bool) -> Manifest:
+    """Return a manifest with the inputs that are named, and the weights that are asked for, or those that it has."""
+    inputs, plan, texts = options.inputs, planned.plan, planned.texts
+    if inputs or is_new:
+        plan = plan.of_inputs(len(inputs or ()), listing)
+        texts = tuple(map(Text, inputs or ())) if plan.owners else ()
+    if [text.name for text in texts] == [text.name for text in planned.texts] and plan.owners == planned.plan.owners:
+        texts = planned.texts  # with their bytes
+    if grown:
+        texts = tuple(replace(text, bytes=None) for text in texts)
+    planned = replace(planned, plan=plan, texts=texts)
+    if inputs or is_new or is_weighted(options):
+        return planned.weighed(options.weights, mixture_of(options), inputs or (() if is_new else None))
+    return planned if planned.mixture is None else planned.weighed(None, planned.mixture)
+
+
+def _saved(run: Run, stored: Run, options: CountOptions, *, grown: bool) -> Run:
+    """Save a run that was stored before, without what was learned from other counts; raise for other weights."""
+    other = run.manifest.counter_fingerprint() != stored.manifest.counter_fingerprint()
+    if grown or other or run.manifest.mixture != stored.manifest.mixture:
+        if not grown:
             refuse_other_weights(stored, run.manifest, options)
         run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
@@ -120,13 +140,9 @@ def _as_planned(stored: Run, listing: Listing, added: tuple[CorpusFile, ...], op
         )
     plan = stored.manifest.plan.reopened(listing)
     if is_weighted(options):
-        new = mixed(replace(stored.manifest, plan=plan), options.weights, mixture_of(options))
-        manifest.refuse_other_options(stored.directory, "counting", stored.manifest.mixing, new.mixing)
+        new = replace(stored.manifest, plan=plan).weighed(options.weights, mixture_of(options))
+        refuse_other_options(stored.directory, "counting", stored.manifest.mixing, new.mixing)
     return replace(stored, manifest=replace(stored.manifest, plan=plan))
-
-
-def _inputs_of(run: Run) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    return run.manifest.plan.inputs, run.manifest.plan.owners
 
 
 def replace_run(run: Run, *, results: bool = False) -> Run:
@@ -141,19 +157,6 @@ def replace_run(run: Run, *, results: bool = False) -> Run:
     return run
 
 
-def mixed(
-    before: Manifest, weighting: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
-) -> Manifest:
-    """Return the manifest with the weights that are asked for; those of a mixture follow when all is counted."""
-    plan = before.plan
-    if mixture is None:
-        weights = () if weighting is None else plan.weights(weighting, inputs)
-        return replace(before, weights=weights, mixture=None)
-    mixture = mixture.named(plan.inputs if inputs is None else inputs)
-    plan.require_apart()
-    return replace(before, weights=(), mixture=mixture if str(mixture) else None)
-
-
 def refuse_other_weights(run: Run, new: Manifest, options: CountOptions) -> None:
     """Raise `RunDirectoryError` if merges were learned from counts with other weights. options: what asks for them."""
     if run.manifest.merging is None or not run.merges_path.exists():
@@ -161,7 +164,7 @@ def refuse_other_weights(run: Run, new: Manifest, options: CountOptions) -> None
     before, requested = run.manifest.mixing, new.mixing
     if before != requested and options.temperature is not None:
         requested["temperature"] = options.temperature  # also 1, which is stored as none
-    manifest.refuse_other_options(run.directory, manifest.MERGING, before, requested)
+    refuse_other_options(run.directory, MERGING, before, requested)
 
 
 def _refuse_another_corpus(directory: Directory) -> None:

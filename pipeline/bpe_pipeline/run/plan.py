@@ -6,7 +6,6 @@ got new files extends it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -23,12 +22,10 @@ from bpe_pipeline.corpus.skipped_or_altered import Tallies, Tally
 from bpe_pipeline.run.directory import Directory, fingerprint
 from bpe_pipeline.run.options import CorpusOptions, CountOptions, TextOptions
 from bpe_pipeline.run.stored import stored
-from bpe_pipeline.run.texts import described, require_weights
-from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location
 
 MOST_INPUTS = 256  # with separate counts
-_MOST_UNWEIGHTED = 32  # with separate counts if no weight is given; each needs its own chunk, at a fixed cost
+MOST_UNWEIGHTED = 32  # with separate counts if no weight is given; each needs its own chunk, at a fixed cost
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 1 << 20, 128 << 20
 SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
 _WORKER_BYTES_PER_CHUNK_BYTE = 2.5
@@ -39,14 +36,13 @@ Task = TypeVar("Task")
 class Plan:
     """What is read and where it is cut. empty: the files of the corpus without a byte.
 
-    inputs: as they were named, if each chunk is of one alone, and may have a weight; owners: the number of each file's.
+    owners: the number of each file's input, if each chunk is of one alone, and may have a weight.
     held_out: the first chunk of those that `encode` holds out, where no hash of documents decides; 0: none is.
     """
 
     files: tuple[CorpusFile, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     empty: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
     owners: tuple[int, ...] = ()
     held_out: int = 0
 
@@ -93,13 +89,12 @@ class Plan:
             raise InputError(f"the corpus is empty: {files[0].path} has no rows; name a file with text in it")
         return replace(self, files=self.files + files, chunks=(*self.chunks, *moved))
 
-    def of_inputs(self, inputs: Sequence[str], listing: Listing) -> "Plan":
+    def of_inputs(self, inputs: int, listing: Listing) -> "Plan":
         """Return the plan with the inputs of this listing of its files, or without if they cannot have weights."""
         numbers = {file.path: number for file, number in zip(listing.files, listing.inputs, strict=True)}
         owners = tuple(numbers[file.path] for file in self.files)
         apart = all(len({owners[span.file] for span in chunk.spans}) == 1 for chunk in self.chunks)
-        have_weights = apart and 0 < len(inputs) <= MOST_INPUTS
-        return replace(self, inputs=tuple(inputs) if have_weights else (), owners=owners if have_weights else ())
+        return replace(self, owners=owners if apart and 0 < inputs <= MOST_INPUTS else ())
 
     def tasks(self, make: Callable[..., Task], outputs: Iterable[tuple[Location, str]]) -> list[Task]:
         """Return the task of each chunk, by what it has of its own. outputs: its file and the fingerprint of that."""
@@ -108,50 +103,12 @@ class Plan:
             for index, (file, mark) in enumerate(outputs)
         ]
 
-    def chunks_of_inputs(self) -> list[list[int]]:
-        """List the chunks of each input."""
-        chunks = [list[int]() for _ in self.inputs]
-        for index in range(len(self.chunks)):
-            chunks[self.owner(index)].append(index)
+    def chunks_of_inputs(self, inputs: int) -> list[list[int]]:
+        """List the chunks of each of this many inputs."""
+        chunks = [list[int]() for _ in range(inputs)]
+        for index, chunk in enumerate(self.chunks):
+            chunks[self.owners[chunk.spans[0].file]].append(index)
         return chunks
-
-    def owner(self, index: int) -> int:
-        """Return the number of a chunk's input."""
-        return self.owners[self.chunks[index].spans[0].file]
-
-    def weights(self, requested: Sequence[str], inputs: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return the weights of the inputs, the smallest as 1, none if all are 1; `UsageError` if they do not fit."""
-        if inputs is not None or self.inputs:
-            require_weights(requested, self.inputs if inputs is None else inputs)
-        self.require_apart()
-        try:
-            scaled = tuple(map(str, relative(list(map(Fraction, requested)))))
-            any_left = any(self.weighted(scaled))
-        except ValueError as error:
-            raise UsageError(f"--weight: expected {error}") from None
-        if not any_left:
-            raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
-        return () if set(scaled) == {"1"} else scaled
-
-    def require_apart(self) -> None:
-        """Raise `UsageError` unless each input has its own chunks."""
-        if not self.inputs:
-            raise UsageError(
-                f"--weight: the counts of more than {_MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
-                f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
-                "--overwrite"
-            )
-
-    def weighted(self, weights: Sequence[str]) -> Iterator[tuple[list[int], tuple[int, int]]]:
-        """List the chunks of each input that has any, and its weight as a fraction: above 0, the smallest as 1."""
-        known = zip(self.chunks_of_inputs(), map(Fraction, weights), strict=True)
-        inputs = [(chunks, weight) for chunks, weight in known if chunks and weight]
-        for (chunks, _), weight in zip(inputs, relative([weight for _, weight in inputs]), strict=True):
-            yield chunks, (weight.numerator, weight.denominator)
-
-    def described(self, weights: Sequence[str]) -> str:
-        """Describe weights of the inputs: `a.txt x 1 + b x 2.5`."""
-        return described(self.inputs, list(map(Fraction, weights)))
 
     def added_files(self, directory: Directory, listing: Listing, listener: Listener) -> tuple[CorpusFile, ...]:
         """Return the files of a listing that the plan does not have yet.
@@ -217,8 +174,7 @@ class Plan:
                     yield f"chunk {number} is not within its file"
         if self.held_out not in range(max(len(self.chunks), 1)):
             yield "what is held out is not in it"
-        inputs = range(len(self.inputs))
-        if len(self.owners) != (len(self.files) if inputs else 0) or not set(self.owners) <= set(inputs):
+        if self.owners and len(self.owners) != len(self.files):
             yield "a file is of an input that is not listed"
 
 
@@ -285,7 +241,7 @@ def is_weighted(options: CountOptions) -> bool:
 
 def owners_of(options: CountOptions, listing: Listing) -> tuple[int, ...]:
     """Return the number of each file's input, or nothing where the inputs are too many to be counted apart."""
-    most = MOST_INPUTS if is_weighted(options) else _MOST_UNWEIGHTED
+    most = MOST_INPUTS if is_weighted(options) else MOST_UNWEIGHTED
     return listing.inputs if len(options.inputs or ()) <= most else ()
 
 

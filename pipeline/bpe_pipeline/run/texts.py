@@ -1,6 +1,5 @@
-"""What was combined into a run: texts with their weights."""
+"""What a run adds up, with weights: the INPUTs of its corpus, or the runs and the counts that were combined."""
 
-import math
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -8,29 +7,26 @@ from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.run.mixture import Mixture, Row, short, table_of
-from bpe_pipeline.run.values import parse_weight, relative, shown_weight
+from bpe_pipeline.run.mixture import Mixture, Row, table_of
+from bpe_pipeline.run.values import relative, shown_weight
 
 _MOST_SHOWN = 8
 
 
 @dataclass(frozen=True)
 class Text:
-    """A run that was combined, by its location, or counts of another program. key: of its counts.
+    """An INPUT, a run that was combined (by its location), or counts of another program.
 
-    weight: a fraction, relative to those of the others. bytes: of its counts, with its own weights; 0: unknown.
+    key: of its counts, if they are of neither an INPUT nor this run. weight: a fraction, relative to the others'.
+    bytes: of its counts, with its own weights; None: unknown. weighted: whether it has weights of its own.
     """
 
     name: str
-    key: str
+    key: str = ""
     weight: tuple[int, int] = (1, 1)
-    bytes: int = 0
-    is_run: bool = True
-
-    @property
-    def shown_weight(self) -> str:
-        """The weight, as a person writes it."""
-        return shown_weight(Fraction(*self.weight))
+    bytes: int | None = None
+    is_run: bool = False
+    weighted: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,73 +34,41 @@ class Source:
     """The origin of counts that were not counted from a corpus listing."""
 
     kind: str  # COMBINED, "iterator", or that of an extension's chooser
-    digest: str  # of all that counts depend on besides options; of an iterator, which cannot be read again, random
+    digest: str  # of what counts depend on besides options and texts; of an iterator, which is read once, random
     description: str  # for people
-    texts: tuple[Text, ...] = ()  # what was combined
     chosen_by: dict[str, Any] = field(default_factory=dict)  # the fields of the extension's chooser
-    weighted: bool = False  # whether counts were multiplied, in a run that was combined or here
-    mixture: Mixture | None = None  # what made the weights of the texts
-    counted: tuple[Text, ...] = ()  # where one of the texts was combined itself: the runs that were not
-
-    @property
-    def parts(self) -> tuple[Text, ...]:
-        """The runs whose counts were added up; a combined run is replaced by its parts, with products of weights."""
-        return self.counted or self.texts
-
-    @property
-    def scale(self) -> int:
-        """The number that makes all weights whole."""
-        return math.lcm(*(part.weight[1] for part in self.parts))
-
-    @property
-    def rows(self) -> list[Row]:
-        """The texts with their weights; none without weights, or if their bytes are unknown."""
-        if self.mixture is None and all(text.weight == (1, 1) for text in self.texts):
-            return []
-        names = [text.name for text in self.texts]
-        last = list(map(short, names))
-        return rows_of(last if len({*last}) == len(last) else names, self.texts)
 
 
 def rows_of(names: Sequence[str], texts: Sequence[Text]) -> list[Row]:
     """Return texts with their weights as a table; no row if the bytes of one are unknown."""
-    sizes = [text.bytes for text in texts]
-    return table_of(names, sizes, [str(Fraction(*text.weight)) for text in texts]) if all(sizes) else []
+    sizes = [text.bytes for text in texts if text.bytes is not None]
+    return table_of(names, sizes, [str(Fraction(*text.weight)) for text in texts]) if len(sizes) == len(texts) else []
 
 
-def described(names: Sequence[str], weights: Sequence[Fraction]) -> str:
+def described(names: Sequence[str], texts: Sequence[Text]) -> str:
     """Describe texts with their weights: `a.txt x 1 + b x 2.5`; with none, if all are 1."""
+    weights = [Fraction(*text.weight) for text in texts]
     even = {*weights} <= {1}
-    shown = [name if even else f"{name} x {shown_weight(by)}" for name, by in zip(names, weights, strict=False)]
+    shown = [name if even else f"{name} x {shown_weight(by)}" for name, by in zip(names, weights, strict=True)]
     return " + ".join(shown[:_MOST_SHOWN] + ["..."] * (len(shown) > _MOST_SHOWN))
 
 
 def weigh(
-    texts: Sequence[Text], weights: Sequence[Any], mixture: Mixture | None, names: Sequence[str]
+    texts: Sequence[Text], weights: Sequence[Fraction], mixture: Mixture | None, names: Sequence[str]
 ) -> tuple[Text, ...]:
     """Return texts with these weights, or those that a mixture makes of their bytes, the smallest as 1.
 
-    names: by which the mixture knows them.
+    names: by which the mixture knows them. As long as bytes are unknown, all weights of a mixture are 1.
     """
+    sizes = {name: text.bytes for name, text in zip(names, texts, strict=True) if text.bytes is not None}
     if mixture is not None:
-        sizes = dict(zip(names, [text.bytes for text in texts], strict=True))
-        factors = list(map(Fraction, mixture.named(names).weights(sizes)))
-    else:
-        if weights:
-            require_weights(weights, texts, "runs")
-        factors = [_factor(weight) for weight in weights or [1] * len(texts)]
+        mixture = mixture.named(names)
+        weights = list(map(Fraction, mixture.weights(sizes))) if len(sizes) == len(texts) else ()
     try:
-        scaled = relative(factors)
+        scaled = relative(weights or [Fraction(1)] * len(texts))
     except ValueError as error:
         raise UsageError(f"--weight: expected {error}") from None
-    return tuple(replace(text, weight=(by.numerator, by.denominator)) for text, by in zip(texts, scaled, strict=True))
-
-
-def _factor(weight: Any) -> Fraction:
-    try:
-        return parse_weight(weight)
-    except ValueError as error:
-        raise UsageError(f"--weight: expected {error}, not {str(weight)[:80]!r}") from None
+    return tuple(replace(text, weight=by.as_integer_ratio()) for text, by in zip(texts, scaled, strict=True))
 
 
 def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None:

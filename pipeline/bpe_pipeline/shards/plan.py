@@ -27,10 +27,10 @@ from bpe_pipeline.corpus.listing import Listing
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent
 from bpe_pipeline.executors import Node
 from bpe_pipeline.pattern.token_rules import TokenRule
-from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.ids import CHAT_MARKS, WELL_KNOWN
 from bpe_pipeline.run.keywords import AnyPath
+from bpe_pipeline.run.make_options import refuse_other_options
 from bpe_pipeline.run.options import (
     READING_OPTIONS,
     CorpusOptions,
@@ -190,7 +190,7 @@ def open_encoding(
     directory.refuse_corpus_inside(file.path for file in listing.files)
     requested = with_share(requested, listing.files)
     if stored is not None:
-        manifest.refuse_other_options(directory.location, "encoding", stored.options, requested)
+        refuse_other_options(directory.location, "encoding", stored.options, requested)
         added = stored.plan.added_files(directory, listing, runner.listener)
         if added:
             raise RunDirectoryError(

@@ -4,7 +4,7 @@
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.runner import Advance, Runner, watched
-from bpe_pipeline.run.texts import Source
+from bpe_pipeline.run.texts import Text
 from bpe_pipeline.storage import Location, location
 from bpe_pipeline.tokenizer.added import news_of, reserved_in, with_added
 from bpe_pipeline.tokenizer.export import limits_of
@@ -148,13 +148,14 @@ def _tokens_with_each(
     ranks = {id_: rank for rank, id_ in enumerate(learned.result, old)}
     numbers = [old, *(ranks[one.id] + 1 for one in learned.new)]
     run = change.counts
-    plan, source = run.manifest.plan, run.manifest.source
-    inputs = zip(plan.inputs, plan.chunks_of_inputs(), strict=True) if len(plan.inputs) > 1 else ()
-    for name, chunks in inputs:
+    texts = run.manifest.texts
+    of_inputs = run.manifest.source is None and len(texts) > 1
+    inputs = zip(texts, run.manifest.plan.chunks_of_inputs(len(texts)), strict=True) if of_inputs else ()
+    for text, chunks in inputs:
         tasks = [(*counter, model, numbers) for counter in run.chunk_counters(chunks)]
         tokens = [of_chunk for _, of_chunk in runner.executor.run(tokens_by_merges, tasks)]
-        by_name |= {name: list(map(sum, zip(*tokens, strict=True)))} if tokens else {}
-    for mixed in source.texts if source else ():
+        by_name |= {text.name: list(map(sum, zip(*tokens, strict=True)))} if tokens else {}
+    for mixed in texts if run.manifest.source else ():
         try:
             part = manifest.require(location(mixed.name))
             name = part.directory.location.name
@@ -193,7 +194,7 @@ def change_of(options: ExtendOptions) -> Change:
         "first_id": options.first_id,
         "stop_at_saving": options.stop_at_saving,
         "special_tokens": list(options.added_special_tokens),
-        **_rules(options, run.manifest.source),
+        **_rules(options, run.manifest.texts),
     }
     require_extendable(model)
     require_listed(options.base, model)
@@ -204,9 +205,9 @@ def change_of(options: ExtendOptions) -> Change:
     return Change("extend", options.base, model, run, asked)
 
 
-def _rules(options: ExtendOptions, source: Source | None) -> dict[str, Any]:
+def _rules(options: ExtendOptions, texts: Sequence[Text]) -> dict[str, Any]:
     """Return the rules of merging by name; by default a pair occurs twice in text, once in counts of another kind."""
-    least = 1 if source is not None and any(not text.is_run for text in source.texts) else 2
+    least = 1 if any(text.key and not text.is_run for text in texts) else 2
     rules = MergeRules.of(replace(options, min_frequency=options.min_frequency or least))
     return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 

@@ -14,7 +14,8 @@ from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.extensions.adapt.extend_worker import PLAN_NAME
 from bpe_pipeline.extensions.adapt.prune_worker import MAP_NAME, REMOVED_NAME
 from bpe_pipeline.run.directory import Directory, Kind
-from bpe_pipeline.run.manifest import Run, refuse_other_options
+from bpe_pipeline.run.make_options import refuse_other_options
+from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import OutputOptions
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.run.stored import stored

@@ -38,7 +38,7 @@ def require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
             f"the corpus with --like, and with --split-at {other[0]!r} if it separates documents there"
         )
     counted, preparation = rules_of(counting), model.preparation
-    if run.manifest.source is None or all(text.is_run for text in run.manifest.source.texts):
+    if run.manifest.source is None or all(text.is_run for text in run.manifest.texts):
         of_run = replace(preparation, rules=counted).reaching({*counted, *separators})
         of_model = preparation.reaching(added)
         if other := sorted(text for text in {*of_run, *of_model} if of_run.get(text) != of_model.get(text)):

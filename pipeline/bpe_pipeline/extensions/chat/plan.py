@@ -209,6 +209,6 @@ def _cut(listing: Listing, sets: Sequence[DataSet], options: ChatOptions, nodes:
     elif listing.repeated:
         again = sets[listing.repeated[0]]
         raise UsageError(f"{again.inputs[0]} is of data set {again.name} and of one before it: give one of them a copy")
-    plan = Plan(empty=listing.empty, inputs=tuple(data_set.name for data_set in sets), owners=owners)
+    plan = Plan(empty=listing.empty, owners=owners)
     chunk_bytes = chunk_bytes_of(files, options, nodes, _MOST_CHUNK_BYTES)
     return plan.extended(files, Cutting(text_field=""), chunk_bytes, owners)

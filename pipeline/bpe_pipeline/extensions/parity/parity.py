@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,7 +17,6 @@ from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.commands.combine import (
     Combination,
     making_of,
-    not_combined,
     require_addable,
     require_comparable,
     text_of_run,
@@ -101,19 +99,10 @@ def run_parity(
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
-    weighted = any(weight != (1, 1) for weight in weights)
-    source = Source(
-        Languages.KIND,
-        parity.digest(),
-        described([str(run.directory) for run in runs], [Fraction(*weight) for weight in weights])
-        + ", merged by parity",
-        mixed,
-        chosen_by=plain(Languages(parity)),
-        counted=not_combined(runs, mixed),
-        weighted=weighted or any(run.manifest.weighted for run in runs),
-        mixture=mixture and mixture.named(names),
-    )
-    combination = Combination(runs, runs[0].manifest.counting, runs[0].manifest.cutting, source, mixed)
+    described_as = f"{described([str(run.directory) for run in runs], mixed)}, merged by parity"
+    source = Source(Languages.KIND, parity.digest(), described_as, chosen_by=plain(Languages(parity)))
+    counting, cutting = runs[0].manifest.counting, runs[0].manifest.cutting
+    combination = Combination(runs, counting, cutting, source, mixed, mixture and mixture.named(names))
     summary = write_combination(combination, making, executor, listener)
     merged = run_merge(summary.directory, _merging_of(given), executor, listener)
     _warn_of_silent_languages(names, merged[1], listener)

@@ -147,7 +147,7 @@ def _mixtures(options: SweepOptions, runs: Mapping[str, Location], executor: Exe
         return mixtures_of(options.weights, [*runs])
     if options.weights:
         raise UsageError(BOTH)
-    sizes = {name: text_of_run(manifest.require(one), executor).bytes for name, one in runs.items()}
+    sizes = {name: text_of_run(manifest.require(one), executor).bytes or 0 for name, one in runs.items()}
     return evened_mixtures(options.temperatures, options.shares or (), sizes)
 
 
