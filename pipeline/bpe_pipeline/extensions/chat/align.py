@@ -2,6 +2,9 @@
 
 One table has the names of columns, members and roles in each format; dataset_info.json may name others. Messages of
 OpenAI stay as they are, with all their members. `DroppedError` says why a row is no conversation.
+
+Marks of what is trained on, such as weight and train, of a message or of a whole row, are followed. A row whose marks
+are neither 0 nor 1, or contradict each other, is dropped.
 """
 
 import json
@@ -9,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError, UsageError, unfit
-from bpe_pipeline.extensions.chat.kinds import (
+from bpe_pipeline.extensions.chat.about import (
     MALFORMED_TOOLS,
     NO_TEXT,
     NOT_LISTED,
@@ -20,8 +23,10 @@ from bpe_pipeline.extensions.chat.kinds import (
     UNKNOWN_ROLE,
     DroppedError,
 )
-from bpe_pipeline.extensions.chat.marks import ROW_MARKS, trained_on
 
+ROW_MARKS = ("weight", "train", "training", "trainable", "loss_mask")  # 0 or false: its answers are not trained on
+_MARKS = (*ROW_MARKS, "loss")  # of a message
+_TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 Names = Mapping[str, str | None]  # of columns or tags
 Dialog = dict[str, Any]
 COLUMNS: dict[str, Names] = {
@@ -243,3 +248,17 @@ def _of_alpaca(cells: Mapping[str, Any]) -> list[Dialog]:
     if said[-1] is None:
         raise DroppedError(NOT_PAIRS)
     return [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+
+
+def trained_on(marked: Mapping[str, Any], names: Sequence[str] = _MARKS) -> bool | None:
+    """Return whether a message or a row is marked to be trained on; None: no mark. `DroppedError` for another mark."""
+    if marked.keys().isdisjoint(names):
+        return None
+    marks = {name: str(marked[name]).strip().lower() for name in names if marked.get(name) is not None}
+    for name, mark in marks.items():
+        if mark not in _TRUTHS:
+            raise DroppedError(NOT_UNDERSTOOD, f"{name} {mark:.40}")
+    found = {_TRUTHS[mark] for mark in marks.values()}
+    if len(found) > 1:
+        raise DroppedError(NOT_UNDERSTOOD, "marks that contradict each other")
+    return found.pop() if found else None

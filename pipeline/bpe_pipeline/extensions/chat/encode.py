@@ -19,10 +19,9 @@ from bpe_pipeline.commands.encode import ShardsJob, run_job
 from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.chat.about import NO_ANSWER, SPECIAL_TOKENS, Conversations
 from bpe_pipeline.extensions.chat.align import dialog_of
 from bpe_pipeline.extensions.chat.encoder import ChatEncoder, with_template
-from bpe_pipeline.extensions.chat.kinds import NO_ANSWER, SPECIAL_TOKENS
-from bpe_pipeline.extensions.chat.lengths import ROWS, Conversations
 from bpe_pipeline.extensions.chat.options import ChatOptions
 from bpe_pipeline.extensions.chat.plan import Chat, named_data_sets, open_chat, require_fitting
 from bpe_pipeline.extensions.chat.rows_worker import ChatData
@@ -173,7 +172,7 @@ class _ChatJob(ShardsJob):
             "separator": None,
             "separator_id": None,
             "pack": self.chat.rows.pack if self.chat.rows.layout.row_tokens else None,
-            "made_by": ROWS,
+            "made_by": "chat",
             "about": plain(reduce(add, of_chunks)),
         }
 

@@ -10,18 +10,17 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
+from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import SpecialTokenError, UsageError
 from bpe_pipeline.corpus.skipped_or_altered import Tally
-from bpe_pipeline.extensions.chat.align import Dialog
-from bpe_pipeline.extensions.chat.answers import Answer, Wanted, answers_by_prefixes, marked_answers
-from bpe_pipeline.extensions.chat.kinds import (
+from bpe_pipeline.extensions.chat.about import (
     CUT,
     NO_ANSWER,
     NOT_TRAINED_ON,
@@ -31,13 +30,33 @@ from bpe_pipeline.extensions.chat.kinds import (
     SPECIAL_TOKENS,
     DroppedError,
 )
-from bpe_pipeline.extensions.chat.marks import trained_on
+from bpe_pipeline.extensions.chat.align import Dialog, trained_on
 from bpe_pipeline.extensions.chat.options import ChatOptions
 from bpe_pipeline.extensions.chat.training_rows import ID_BYTES
 from bpe_pipeline.pattern.normalization import nfc
-from bpe_pipeline.tokenizer.chat_templates import Message, MessageMarks, has_marks, render, render_marked, unmarked
+from bpe_pipeline.tokenizer.chat_templates import (
+    Message,
+    MessageMarks,
+    RenderedDialog,
+    has_marks,
+    render,
+    render_marked,
+    unmarked,
+)
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
+
+Write = Callable[..., str]  # the text of messages, or of the prompt for an answer with add_generation_prompt
+Wanted = Mapping[int, bool]  # whether an answer is trained on, by the number of its message
+
+
+class Answer(NamedTuple):
+    """Where an answer starts and stops in the text, and whether it is trained on."""
+
+    start: int
+    stop: int
+    trained: bool
+
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH = bytes(byte | 0x80 for byte in range(256))
@@ -234,6 +253,41 @@ class ChatEncoder:
         if cuts[-1] <= self._row_ids:
             parts.append((cuts[-2], cuts[-1], options.train_on_prompt))
         return parts
+
+
+def marked_answers(rendered: RenderedDialog, write: Write, messages: Sequence[Message], wanted: Wanted) -> list[Answer]:
+    """Return what a template marks. Raises `DroppedError` if it cannot be said which of it is not to be trained on."""
+    left_out = []
+    for number in (number for number, trained in wanted.items() if not trained):
+        before, upto = (write(messages[:count]) if count else "" for count in (number, number + 1))
+        if not rendered.text.startswith(upto) or not upto.startswith(before):
+            raise DroppedError(NOT_UNDERSTOOD, "the template rewrites an answer that is marked")
+        left_out.append((len(before), len(upto)))
+    return [
+        Answer(start, stop, not any(first <= start < last for first, last in left_out))
+        for start, stop in rendered.generated
+    ]
+
+
+def answers_by_prefixes(text: str, write: Write, messages: Sequence[Message], wanted: Wanted) -> Iterator[Answer]:
+    """Yield the answers that the text has as the template writes them when nothing follows.
+
+    An answer starts where its prompt ends, and stops with the text of the messages up to it.
+    """
+    for number, trained in wanted.items():
+        with contextlib.suppress(UsageError):  # a template may refuse a part of a dialog
+            upto = write(messages[: number + 1])
+            prompt = write(messages[:number], add_generation_prompt=True)
+            if not text.startswith(upto):
+                continue
+            if upto.startswith(prompt):
+                yield Answer(len(prompt), len(upto), trained)
+                continue
+            before = write(messages[:number]) if number else ""
+            common = commonprefix((prompt, upto))  # noqa: RUF071 - no paths
+            start = max(map(common.rfind, "> ]\n")) + 1  # without a thought that the prompt opens, or a part of a word
+            if start > len(before) and upto.startswith(before):
+                yield Answer(start, len(upto), trained)
 
 
 @cache

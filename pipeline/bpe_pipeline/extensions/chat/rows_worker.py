@@ -5,7 +5,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -18,10 +18,9 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.feeding import in_text_bytes
 from bpe_pipeline.executors import Broadcast, ignore
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.extensions.chat.data_sets import DataSet
+from bpe_pipeline.extensions.chat.about import Conversations
 from bpe_pipeline.extensions.chat.encoder import ChatEncoder, with_template
-from bpe_pipeline.extensions.chat.lengths import Conversations
-from bpe_pipeline.extensions.chat.plan import Chat
+from bpe_pipeline.extensions.chat.plan import Chat, DataSet
 from bpe_pipeline.extensions.chat.rows import read_rows
 from bpe_pipeline.extensions.chat.training_rows import ID_BYTES
 from bpe_pipeline.run.runner import Stage
@@ -34,7 +33,6 @@ from bpe_pipeline.storage.atomic import whole_file
 from bpe_pipeline.tokenizer.model import Model
 
 _log = logging.getLogger(__name__)
-_MOST_CACHE_BYTES = 32 << 20  # of pre-tokens under a limit: rows need memory more
 _BLOCK_BYTES = 1 << 20
 
 
@@ -71,9 +69,7 @@ class ChatData(ChunkFiles):
         """Return the stage of workers that encode the chunks of rows."""
         runner, plan, chat = self.runner, self.encoding.plan, self.chat
         workers = encoding_workers(runner.broker, runner.workers, self.model, len(plan.chunks), runner.nodes)
-        if workers.grant.given and (spared := workers.cache_bytes - _MOST_CACHE_BYTES) > 0:
-            workers = replace(workers, cache_bytes=_MOST_CACHE_BYTES, text_bytes=workers.text_bytes + spared)
-        budget = _budget_of(workers.text_bytes, workers.cache_bytes, workers.grant)
+        budget = ReadBudget(workers.text_bytes, ignore, workers.grant, copies=2)
         owners = {file.path: owner for file, owner in zip(plan.files, plan.owners, strict=True)}
         for number, data_set in enumerate(chat.sets):
             data_set.require_columns((file for file in plan.files if owners[file.path] == number), budget)
@@ -122,7 +118,7 @@ def _rows(task: RowsTask, tally: Tally, lengths: Counter[int]) -> Iterator[bytes
     if chat.day is not None:
         variables["strftime_now"] = date.fromisoformat(chat.day).strftime
     encoder = ChatEncoder(with_template(model, chat.template), chat.options, variables, native)
-    budget = _budget_of(task.budget_bytes, task.cache_bytes, task.grant)
+    budget = ReadBudget(task.budget_bytes, ignore, task.grant, copies=2)  # of more memory, half may go to the cache
     for span, text_bytes in zip(task.spans, task.sizes, strict=True):
         file, start, stop = span
         progress = report_progress if file.compression == "none" else in_text_bytes(text_bytes, stop - start)
@@ -138,11 +134,6 @@ def _rows(task: RowsTask, tally: Tally, lengths: Counter[int]) -> Iterator[bytes
                     raise InputError(f"{where}: {error}") from None
                 lengths[_rounded(row.tokens, task.chat.options.sequence_length or 0)] += 1
                 yield row.values
-
-
-def _budget_of(budget_bytes: int, cache_bytes: int, grant: Grant) -> ReadBudget:
-    """Return the budget of rows. A cache that is not at `_MOST_CACHE_BYTES` yet may take half of a larger limit."""
-    return ReadBudget(budget_bytes, ignore, grant, copies=1 if cache_bytes == _MOST_CACHE_BYTES else 2)
 
 
 def _rounded(tokens: int, cut_off: int) -> int:
