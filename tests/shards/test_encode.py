@@ -72,23 +72,15 @@ def test_shards_hold_the_ids_of_encode(
     assert b"".join(bpe_pipeline.decode(output, tokenizer)) == tokenizer.decode_bytes(ids)
 
 
-@pytest.mark.filterwarnings("ignore:1 file without a byte")
 @pytest.mark.processes
-@pytest.mark.parametrize("nfc", [False, True])
-def test_bytes_do_not_depend_on_workers(
-    corpus: Path, tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, nfc: bool
-) -> None:
-    """Nor do those of a tokenizer that puts text into NFC."""
-    texts, separator = corpus_texts(), EOT
-    if nfc:
-        tokenizer, separator, corpus = published.pair("qwen2", "plain")[1], published.EOT, tmp_path / "a.txt"
-        texts = [f"cafe\u0301 {separator} 12 \u1100\u1161\u11a8 {separator}".encode() * 50]
-        corpus.write_bytes(texts[0])
+def test_bytes_of_text_in_nfc_do_not_depend_on_workers(tmp_path: Path) -> None:
+    tokenizer, separator, corpus = published.pair("qwen2", "plain")[1], published.EOT, tmp_path / "a.txt"
+    corpus.write_bytes(text := f"cafe\u0301 {separator} 12 \u1100\u1161\u11a8 {separator}".encode() * 50)
     options = {"shard_format": "bin", "documents": "offsets", "shard_size": 777, "separator": separator}
     for name, chunk_size, workers in (("one", 900, 2), ("two", 1 << 20, 3)):
         bpe_pipeline.encode(corpus, tokenizer, tmp_path / name, chunk_size=chunk_size, workers=workers, **options)
     assert everything(tmp_path / "one") == everything(tmp_path / "two")
-    ids, end = expected(tokenizer, texts, separator), tokenizer.special_tokens[separator]
+    ids, end = expected(tokenizer, [text], separator), tokenizer.special_tokens[separator]
     assert read_shards(tmp_path / "one") == [id_ for id_ in ids if id_ != end]
 
 

@@ -62,7 +62,7 @@ def test_special_tokens_are_text_in_any_chunks(
     assert encoded.text_bytes == sum(len(text.encode()) for text in in_form)
 
 
-def test_files_of_different_formats_share_a_chunk(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_separators_of_texts_are_text_of_records(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     texts = [f"a{EOT}b{IM}", "c"]
     for name in ("1.txt", "2.jsonl", "3.txt", "4.parquet"):
         write(texts, tmp_path / name)

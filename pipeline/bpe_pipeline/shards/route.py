@@ -29,7 +29,8 @@ from bpe_pipeline.shards.formats import BLOCK_IDS, ID_CODES
 
 _ALL = 1 << 64  # hashes
 _IN_MEMORY_BYTES = 16 << 20  # of a document that has not ended
-MOST_BITS = 6  # 64 buckets, each of two open files
+_MOST_BITS = 6  # 64 buckets, each of two open files
+_AGAIN_BITS = 4  # of one that is dealt out again, which each thread may do
 _BUCKET_BYTES = 16 << 20  # of text
 _ENTRY_BYTES = 48  # of memory: its two words, where it starts, its place in the order twice, its end
 _ENDED = 1 << 63
@@ -182,7 +183,7 @@ def hash_held_out(options: Mapping[str, Any]) -> int:
 
 def bits_of(corpus_bytes: int, sets: int) -> int:
     """Return how many bits of the keys name the buckets of a corpus of that many bytes. sets: of buckets, 1 or 2."""
-    return min(max(corpus_bytes // _BUCKET_BYTES, 1).bit_length(), MOST_BITS - sets + 1)
+    return min(max(corpus_bytes // _BUCKET_BYTES, 1).bit_length(), _MOST_BITS - sets + 1)
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def _sorted(task: SortTask) -> Iterator[IdBlock]:
         if zlib.crc32(ids) != task.extent.ids_crc32 or zlib.crc32(entries) != task.extent.numbers_crc32:
             raise RunDirectoryError(f"{files.ids} is not as it was written; remove it and run the same command again")
         yield _in_order(IdBlock(memoryview(ids), memoryview(entries)), id_bytes)
-    elif task.skip + MOST_BITS > 64 or _have_one_key(task):
+    elif task.skip + _AGAIN_BITS > 64 or _have_one_key(task):
         for block in _blocks(task):
             yield _in_order(block, id_bytes)
     else:
@@ -267,7 +268,7 @@ def _dealt_again(task: SortTask) -> list[SortTask]:
     files, buckets = task.files, dict[int, OpenBucket]()
     try:
         for block in _blocks(task):
-            for number, part in dealt(block, files.id_bytes, task.skip, MOST_BITS):
+            for number, part in dealt(block, files.id_bytes, task.skip, _AGAIN_BITS):
                 if number not in buckets:
                     smaller = BucketFiles(files.directory, f"{files.name}-{number:03d}", files.id_bytes)
                     buckets[number] = OpenBucket(smaller)
@@ -275,5 +276,5 @@ def _dealt_again(task: SortTask) -> list[SortTask]:
     finally:
         for bucket in buckets.values():
             bucket.close()
-    skip, memory_bytes = task.skip + MOST_BITS, task.memory_bytes
+    skip, memory_bytes = task.skip + _AGAIN_BITS, task.memory_bytes
     return [SortTask(bucket.files, bucket.extent, skip, memory_bytes) for _, bucket in sorted(buckets.items())]

@@ -1,4 +1,4 @@
-"""Shards of one split, written block by block: where they end, and what a stopped writer resumes with."""
+"""The buckets of one split, written block by block: where shards end, and what a stopped writer resumes with."""
 
 from array import array
 from collections.abc import Iterator
