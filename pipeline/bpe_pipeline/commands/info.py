@@ -85,7 +85,7 @@ def _run(run: Run) -> Facts:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     tokenizers = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
     chooser: Chooser | None = stored.chooser
-    is_counted = whole and (stored.counted_in is not None or all(chunks))
+    is_counted = whole and (bool(stored.counted_in) or all(chunks))
     facts = {
         "run": str(run.directory),
         **corpus,
