@@ -1,7 +1,10 @@
 """The one writer: the same bytes wherever it stops, and whatever the threads do."""
 
 import contextlib
+import errno
+import fcntl
 import json
+import os
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -12,6 +15,7 @@ from typing import Any
 import peers
 import pytest
 from amount import FULL
+from command import files_in
 from encoded import EOT, everything, expected, read_shards
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
@@ -83,7 +87,7 @@ def spoil(home: Path, seed: int) -> None:
     shards = position.get("shards", {})
     for path in home.rglob(".*-*.*"):
         if path.suffix in (".ids", ".ends"):
-            split, _, index = path.stem[1:].rpartition("-")
+            split, _, index = path.name[1:].partition(".")[0].rpartition("-")
             first = shards.get(split, {}).get("index", 0) if split != "bucket" else 0
             if int(index) >= first and (split != "bucket" or position.get("dealt") is None):
                 with path.open("ab") as file:
@@ -167,7 +171,7 @@ def stopped(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, request: pytest.F
         patched.setattr(Journal, "save", stop)
         with pytest.raises(Stopped):
             encode()
-    assert (output / ".train-00001.ids").exists()
+    assert len([*output.glob(".train-00001.*.ids")]) == 1
     assert not (output / "shard-00000.npy").exists()
     yield encode
     assert read_shards(output) == expected(tokenizer, [text.read_bytes()])
@@ -257,3 +261,31 @@ def test_the_journal_does_not_grow_with_the_corpus(
         bpe_pipeline.encode(text, tokenizer, output, shard_size=900, chunk_size=700, workers=1, **options)
     assert len(sizes[300]) > 2 * len(sizes[100])
     assert max(sizes[300]) < (64 * 120 if "shuffle" in options else 1.1 * max(sizes[100]))  # of 64 buckets
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_writer_that_lost_its_directory_writes_nothing_more(
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the file system has no locks: while it was suspended, somebody removed its lock, and another began."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    (tmp_path / "a.txt").write_text(EOT.join(peers.generated_text(seed, 300) for seed in range(9)))
+    output, save, there = tmp_path / "out", Journal.save, dict[str, bytes]()
+    encode = partial(bpe_pipeline.encode, tmp_path / "a.txt", tokenizer, output, chunk_size="1KiB", workers=1)
+
+    def lose(journal: Journal, position: Position) -> None:
+        save(journal, position)
+        if position.source > 1 and not there:
+            owner = json.loads((output / ".locked-by").read_text())
+            (output / ".locked-by").write_text(json.dumps(owner | {"host": "elsewhere"}))
+            there.update(files_in(output))
+
+    monkeypatch.setattr(Journal, "save", lose)
+    with pytest.raises(RunDirectoryError, match="was removed while this process worked"):
+        encode(shard_size=700)
+    assert files_in(output) == there
+    assert all(len(path.name.split(".")[2]) == 16 for path in output.glob(".train-*.ids"))

@@ -166,9 +166,13 @@ class OpenBucket:
     def __init__(self, files: BucketFiles) -> None:
         self.files, self.extent = files, Extent(ids_crc32=zlib.crc32(files.header))
         self._leaving = ExitStack()
-        self._ids = self._leaving.enter_context(own_file(files.ids))
-        self._numbers = self._leaving.enter_context(own_file(files.numbers)) if files.with_numbers else None
+        self._open()
         self._is_begun = False
+
+    def _open(self, flag: int = 0) -> None:
+        files = self.files
+        self._ids = self._leaving.enter_context(own_file(files.ids, flag))
+        self._numbers = self._leaving.enter_context(own_file(files.numbers, flag)) if files.with_numbers else None
 
     def resume(self, extent: Extent) -> bool:
         """Keep this much of what another attempt left; returns whether it is as it was written."""
@@ -194,11 +198,12 @@ class OpenBucket:
         self.extent = Extent(known.ids + len(ids), known.numbers + len(numbers), crc32, numbers_crc32)
 
     def _begin(self) -> None:
+        """Make the files exclusively: a suspended process may have those open that another attempt left."""
         self._is_begun = True
-        self._ids.truncate(0)
+        self._leaving.close()
+        self.files.remove()
+        self._open(os.O_EXCL)
         self._ids.write(self.files.header)
-        if self._numbers is not None:
-            self._numbers.truncate(0)
 
     def sync(self) -> None:
         """Wait until what was appended is on disk."""
@@ -224,10 +229,10 @@ class OpenBucket:
         return os_error_as(RunDirectoryError, f"{self.files.ids} cannot be written", REMEDY)
 
 
-def own_file(path: Path) -> IO[bytes]:
+def own_file(path: Path, flag: int = 0) -> IO[bytes]:
     """Open a file to read and write, or begin it; raises `RunDirectoryError`, also for a link or a second name."""
     with os_error_as(RunDirectoryError, f"{path} cannot be written", REMEDY):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | flag, 0o666)
         file = os.fdopen(descriptor, "r+b")
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:

@@ -63,6 +63,7 @@ from bpe_pipeline.storage.scratch import scratch_directory
 from bpe_pipeline.tokenizer.model import Model
 
 ORDERING_STAGE, WRITING_STAGE, CHECKING_STAGE = "ordering documents", "writing shards", "checking shards"
+_KEY_DIGITS = 16  # of what an encoding depends on, in the names of files that are begun
 _WRITING_BYTES = 24 << 20  # of a worker that writes or checks a shard
 _Facts = Mapping[str, Sequence[ShardFacts]]
 
@@ -85,6 +86,7 @@ def write_shards(
             sys.maxsize if encoding.single else encoding.options["shard_size"],
             ["train", *(["validation"] if holds_out(encoding.options) else [])],
             directory,
+            encoding.journal_of()[:_KEY_DIGITS],
         )
         road = Road(runner, encoding, source, place, Journal(directory / JOURNAL, encoding.journal_of()))
         written = road.write()
@@ -191,7 +193,7 @@ class Road:
         return bits_of(self.encoding.plan.bytes, 2 if self.encoding.plan.held_out else 1)
 
     def _bucket(self, number: int, _shard: int = 0) -> BucketFiles:
-        return BucketFiles(self.place.directory, bucket_name(number), self.place.layout.id_bytes)
+        return self.place.begun(bucket_name(number))
 
     def _require_files(self, position: Position) -> None:
         """Raise `NotAsWritten` unless closed shards, and buckets that are to be sorted, are as the journal says."""

@@ -181,13 +181,14 @@ class Packer:
 
 @dataclass(frozen=True)
 class ShardPlace:
-    """The shards of an encoding. most: ids of one; directory: where they are made."""
+    """The shards of an encoding. most: ids of one; directory: where they are made; key: of what they depend on."""
 
     format: ShardFormat
     rows: ShardRows
     most: int
     splits: Sequence[str]
     directory: Path
+    key: str
 
     @property
     def layout(self) -> Layout:
@@ -214,7 +215,11 @@ class ShardPlace:
         """Return the files of a shard that is not finished."""
         header = self.format.header(self.layout, self.most) if self.in_place else b""
         with_numbers = not self.in_place or self.format.ends_with_row(self.layout) or not self.layout.documents
-        return BucketFiles(self.directory, f"{split}-{index:05d}", self.layout.id_bytes, header or b"", with_numbers)
+        return self.begun(f"{split}-{index:05d}", header or b"", with_numbers=with_numbers)
+
+    def begun(self, name: str, header: bytes = b"", *, with_numbers: bool = True) -> BucketFiles:
+        """Return the files of a bucket, whose names have the key of the encoding: those of another one stay apart."""
+        return BucketFiles(self.directory, f"{name}.{self.key}", self.layout.id_bytes, header, with_numbers)
 
     def finished(self, split: str, index: int) -> tuple[Path, Path | None]:
         """Return where a finished shard, and its second file, are until all are finished."""

@@ -4,8 +4,9 @@ encoding.json      the manifest: options, tokenizer, plan, names of the shards; 
 parts/000000.ids   the ids of a chunk, made by a worker; they stay until all shards are written
 journal            how far the one writer is, and .finished, a line for each finished shard; deleted when all
                    shards are written
-.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
-.bucket-000.ids    the documents of a bucket that will be sorted; .ends: their keys and sizes
+.train-00000.*.ids the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one;
+                   *: the key, 16 digits of what the encoding depends on
+.bucket-000.*.ids  the documents of a bucket that will be sorted; .ends: their keys and sizes
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
 shards.json        what the shards are, for people and programs; written last: the shards are complete if it exists
@@ -42,7 +43,7 @@ from bpe_pipeline.shards.writer import FINISHED, JOURNAL, Journal
 from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.tokenizer.model import Model
 
-_BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second)(\..*)?")  # not complete
+_BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.[0-9a-f]{16}\.(ids|ends|shard|second)(\..*)?")
 ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
 _WORKING = rf"parts|{JOURNAL}|{re.escape(FINISHED)}|{_BEGUN.pattern}"
 _RESERVED = rf"{_WORKING}|log\.txt|{LOG_OF_PART.pattern}|shards\.json|{SHARD_NAME}"

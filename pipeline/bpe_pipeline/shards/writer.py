@@ -28,6 +28,7 @@ from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.storage import read_json
 from bpe_pipeline.storage.atomic import write_whole
+from bpe_pipeline.storage.lock import require_ours
 
 JOURNAL, FINISHED = "journal", ".finished"
 _PAUSE_S, _MOST_UNSAVED_BYTES = 1.0, 64 << 20  # between two states of the journal
@@ -333,6 +334,7 @@ class ShardWriter:
             self.position = replace(self._read, ids=passed)
 
     def _pass_on(self, routed: Routed) -> None:
+        require_ours(self._journal.path.parent)  # before anything is written where another process may work by now
         for name, (ids, ends), first in routed:
             self._buckets[name].add(ids, ends, first)
 
@@ -346,6 +348,7 @@ class ShardWriter:
     def save(self) -> None:
         """Save the position, with all that is before it on disk, and then seal the shards that are closed."""
         started = time.monotonic()
+        require_ours(self._journal.path.parent)
         for bucket in self._buckets.values():
             bucket.sync()
         system.flush(self._journal.path.parent)
