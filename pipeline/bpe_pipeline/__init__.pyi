@@ -28,10 +28,10 @@ from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run.keywords import AnyPath
-from bpe_pipeline.shards.decode import decode as decode
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 from bpe_pipeline.shards.in_memory import EncodedFiles
-from bpe_pipeline.shards.open import open_shards as open_shards
+from bpe_pipeline.shards.read import decode as decode
+from bpe_pipeline.shards.read import open_shards as open_shards
 from bpe_pipeline.storage.remote import Remote
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer as Tokenizer
 from bpe_pipeline.tokenizer.tokenizer import load as load

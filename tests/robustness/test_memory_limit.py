@@ -4,18 +4,22 @@ import json
 import os
 import random
 import re
+import resource
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import counter_files
 import peers
 import pytest
+from amount import FULL
 from benchmarks.process import HAS_PSS
 from chunk_tasks import chunk_task, random_words
 from command import measured, refused, run, script, succeeded
 from corpus_files import pre_tokens_file
+from encoded import EOT, TOKENIZER
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import TrainingError, UsageError
@@ -315,3 +319,32 @@ def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     for words in (["combine", "counted"], ["count", __file__]):
         assert "too small" in refused(run(*words, "--memory-limit", "50MiB", cwd=tmp_path), 2)
     assert not (tmp_path / "runs").exists()
+
+
+FORMATS = ["npy", "bin", "parquet", "arrow", "megatron", "mds"]
+ORDERS = ["", "--shuffle", "--val-fraction 0.3", "--shuffle --val-fraction 0.2"]
+ROWS = ["--documents offsets", *(f"--sequence-length 2048 --pack {pack}" for pack in ("concat", "best-fit", "none"))]
+FORMS = list(product(FORMATS, ORDERS, ["", *ROWS]))
+
+
+@pytest.mark.slow
+@needs_pss
+@pytest.mark.parametrize(("format_", "order", "rows"), FORMS if FULL else random.Random(1).sample(FORMS, 12))
+def test_shards_of_any_form_keep_to_the_limits_of_memory_and_of_open_files(
+    tmp_path: Path, format_: str, order: str, rows: str
+) -> None:
+    """Of several hundred shards, of which many are closed before the journal is saved."""
+    TOKENIZER.save(tmp_path / "tokenizer")
+    words = peers.generated_text(1, 60_000).split(" ")
+    documents = (" ".join(words[at % 50_000 :][: at % 997]) for at in range(0, 7 * 6_000, 7))
+    (tmp_path / "a.txt").write_text(EOT.join(documents))
+    options = f"--workers 2 --shard-size 40000 --shard-format {format_} {order} {rows}".split()
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, allowed[1]))
+    try:
+        arguments = ["encode", "a.txt", "--tokenizer", "tokenizer", "--output", "shards", *options]
+        measured(*arguments, cwd=tmp_path, limit_mib=256)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, allowed)
+    result = json.loads((tmp_path / "shards/shards.json").read_text())
+    assert len(result["shards"]) > 100

@@ -21,8 +21,8 @@ from bpe_pipeline.base.errors import InputError, InvalidTextError, RunDirectoryE
 from bpe_pipeline.run.options import RECORDS
 from bpe_pipeline.run.values import shard_formats
 from bpe_pipeline.shards.blocks import SourceResumer
+from bpe_pipeline.shards.formats import IDS, Layout
 from bpe_pipeline.shards.formats import shard_format as format_of
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from bpe_pipeline.counts.counter_file import CounterFacts, Sum, counters_of
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
+from bpe_pipeline.pattern.compiler import line_tables
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.manifest import KEPT, Run
@@ -143,6 +144,8 @@ def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[Count
             f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
             f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
+    if any(file.format == "lines" for file in plan.files):
+        pattern = replace(pattern, line_tables=line_tables(pattern))
     task_of = partial(
         CountTask,
         text_field=stored["text_field"],
