@@ -193,8 +193,12 @@ def test_a_copy_that_was_stopped_is_completed(inputs: list[Path], tmp_path: Path
     assert bpe_pipeline.merge(tmp_path / "run", **given)[400].merges == whole.merges
     with pytest.raises(RunDirectoryError, match=r"holds counts from .*run, not from a corpus"):
         bpe_pipeline.count(inputs, output=tmp_path / "new")
+    (tmp_path / "run").rename(tmp_path / "gone")  # it is needed for other weights alone
     assert "checksums are right" in bpe_pipeline.verify(tmp_path / "new")["counter"]
     assert "completely" in run("info", tmp_path / "new").stdout
+    assert bpe_pipeline.merge(tmp_path / "new", vocab_size=380)[380].merges == whole.merges[:123]
+    with pytest.raises(RunDirectoryError, match="is missing or damaged"):
+        bpe_pipeline.merge(tmp_path / "new", temperature=3, overwrite=True)
 
 
 def test_a_corpus_that_grew_has_weights_of_all_its_bytes(inputs: list[Path], tmp_path: Path) -> None:

@@ -265,4 +265,4 @@ def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_
     words = ("combine", *runs, "--output", tmp_path / "both")
     succeeded(run(*words))
     bpe_pipeline.combine({b"b": 4}, output=runs[1], overwrite=True)
-    assert f"{runs[1]} x 1, whose counts were others then; choose another --output" in refused(run(*words), 1)
+    assert f"{runs[1]}, whose counts were others then; choose another --output" in refused(run(*words), 1)

@@ -63,7 +63,7 @@ def run_verify(location: Location, options: WorkOptions, executor: Executor, lis
 
 def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
     """Read every counter: of the run, and of its chunks."""
-    counters = run.chunk_counters()
+    counters = [] if run.manifest.counted_in else run.chunk_counters()
     workers = runner.reserve(len(counters) + 1)
     tasks = [CheckTask(*counter, workers.bytes) for counter in (run.counter, *counters)]
     runner.run(Stage("reading", "counters", check_worker.check, tasks, [1] * len(tasks), grant=workers))

@@ -16,8 +16,8 @@ from bpe_pipeline.corpus.skipped_or_altered import warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine import combine_counters, own_counters
 from bpe_pipeline.counts.count_worker import count_chunk
-from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted, sum_of, terms_of
-from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term
+from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted, statistics_of, terms_of
+from bpe_pipeline.counts.counter_file import CounterFacts, Sum, counters_of
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
@@ -71,9 +71,9 @@ def count(runner: Runner, run: Run, options: CountOptions) -> tuple[Run, Counted
 
 def input_bytes(run: Run, executor: Executor) -> list[int]:
     """Return the counted bytes of each input, without weights; `RunDirectoryError` if a counter is missing."""
+    sizes = [statistics.counted_bytes for statistics in statistics_of(run.chunk_counters(), executor)]
     of_inputs = run.manifest.plan.chunks_of_inputs(len(run.manifest.texts))
-    terms = [Term(run.chunk_counters(chunks)) for chunks in of_inputs]
-    return [sum_of([term], executor).statistics.counted_bytes for term in terms]
+    return [sum(sizes[index] for index in chunks) for chunks in of_inputs]
 
 
 def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
@@ -95,9 +95,9 @@ def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Cou
 
 def combine_again(runner: Runner, run: Run) -> Counted:
     """Combine the terms of a run with other weights."""
-    terms = terms_of(run)
-    every = [Term(run.chunk_counters())] if run.manifest.source is None else terms  # also those of weight 0 were read
-    return combine_chunks(runner, run, sum_of(every, runner.executor).statistics)
+    # Those of weight 0 were read, too.
+    every = run.chunk_counters() if run.manifest.source is None else counters_of(terms_of(run))
+    return combine_chunks(runner, run, sum(statistics_of(every, runner.executor), ChunkStatistics()))
 
 
 def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: CountOptions) -> None:

@@ -110,15 +110,19 @@ def terms_of(run: Run) -> list[Term]:
     return [Term([(named(text.name) / run.counter_path.name, text.key)], text.weight) for text in stored.texts]
 
 
-def sum_of(terms: Sequence[Term], executor: Executor) -> Sum:
-    """Return terms with their statistics; `RunDirectoryError` if a counter is missing."""
-    counters = counters_of(terms)
-    statistics = ChunkStatistics()
+def statistics_of(counters: Sequence[Counter], executor: Executor) -> list[ChunkStatistics]:
+    """Return the statistics of counters; `RunDirectoryError` if one is missing."""
+    statistics = []
     for (path, _), facts in zip(counters, look_at(counters, executor), strict=True):
         if facts is None:
             raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and count again, there")
-        statistics += facts.statistics
-    return Sum(terms, statistics)
+        statistics.append(facts.statistics)
+    return statistics
+
+
+def sum_of(terms: Sequence[Term], executor: Executor) -> Sum:
+    """Return terms with their statistics; `RunDirectoryError` if a counter is missing."""
+    return Sum(terms, sum(statistics_of(counters_of(terms), executor), ChunkStatistics()))
 
 
 def text_counters(run: Run) -> list[Counter]:
