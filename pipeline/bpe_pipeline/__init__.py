@@ -16,8 +16,7 @@ __version__ = "0.1.0"
 _NAMES = {  # of a module
     "base.errors": "PipelineError ExportRefusedError InputError InvalidTextError OtherKindError PatternError "
     "PatternTimeoutError RunDirectoryError SpecialTokenError StorageError TrainingError UsageError WorkerError",
-    "shards.decode": "decode",
-    "shards.open": "open_shards",
+    "shards.read": "decode open_shards",
     "tokenizer.tokenizer": "Tokenizer load",
 }
 _HOMES = {name: f"bpe_pipeline.{home}" for home, names in _NAMES.items() for name in names.split()}

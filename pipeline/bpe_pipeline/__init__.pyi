@@ -28,10 +28,10 @@ from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run.keywords import AnyPath
-from bpe_pipeline.shards.decode import decode as decode
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 from bpe_pipeline.shards.in_memory import EncodedFiles
-from bpe_pipeline.shards.open import open_shards as open_shards
+from bpe_pipeline.shards.read import decode as decode
+from bpe_pipeline.shards.read import open_shards as open_shards
 from bpe_pipeline.storage.remote import Remote
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer as Tokenizer
 from bpe_pipeline.tokenizer.tokenizer import load as load
@@ -74,8 +74,6 @@ __all__ = [
     "info",
     "report",
     "verify",
-    "import_counts",
-    "train_from_counts",
     "env",
     "extend",
     "prune",
@@ -88,7 +86,7 @@ __all__ = [
 ]
 
 def combine(
-    runs: AnyPath | Sequence[AnyPath],
+    runs: Any,
     weights: Sequence[Any] | None = ...,
     *,
     progress: bool = ...,
@@ -99,6 +97,10 @@ def combine(
     part: str | None = ...,
     temperature: int | float | str | None = ...,
     shares: Mapping[str, float | str] | None = ...,
+    pattern: str = ...,
+    normalize: Literal["none", "nfc"] = ...,
+    special_tokens: str | Sequence[str] = ...,
+    no_special_tokens: bool = ...,
 ) -> Path | Remote: ...
 
 def count(
@@ -106,11 +108,6 @@ def count(
     *,
     like: AnyPath | None = ...,
     progress: bool = ...,
-    special_tokens: str | Sequence[str] = ...,
-    no_special_tokens: bool = ...,
-    special_tokens_as_text: bool = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
     exclude: str | Sequence[str] | None = ...,
@@ -122,6 +119,11 @@ def count(
     sample: float | int | str | None = ...,
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
+    special_tokens: str | Sequence[str] = ...,
+    no_special_tokens: bool = ...,
+    special_tokens_as_text: bool = ...,
+    pattern: str = ...,
+    normalize: Literal["none", "nfc"] = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
     ray: bool | str | None = ...,
@@ -263,21 +265,6 @@ def extend(
     added_special_tokens: str | Sequence[str] = ...,
 ) -> Extended: ...
 
-def import_counts(
-    counts: Any,
-    *,
-    progress: bool = ...,
-    special_tokens: str | Sequence[str] = ...,
-    no_special_tokens: bool = ...,
-    special_tokens_as_text: bool = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
-    workers: int | str | None = ...,
-    memory_limit: int | str | None = ...,
-    overwrite: bool = ...,
-    output: AnyPath | None = ...,
-) -> Path | Remote: ...
-
 def info(
     path: AnyPath,
 ) -> Facts: ...
@@ -285,6 +272,7 @@ def info(
 def merge(
     run: AnyPath,
     *,
+    first_stage: AnyPath | None = ...,
     progress: bool = ...,
     bos_token: str | None = ...,
     eos_token: str | None = ...,
@@ -312,7 +300,6 @@ def merge(
     tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
     stop_at_saving: float | str | None = ...,
     superwords_from: int | str | None = ...,
-    superword_pattern: str = ...,
     superword_words: int | str = ...,
     superword_colon: bool = ...,
 ) -> dict[int, Tokenizer]: ...
@@ -350,10 +337,6 @@ def parity(
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
     stop_at_saving: float | str | None = ...,
-    superwords_from: int | str | None = ...,
-    superword_pattern: str = ...,
-    superword_words: int | str = ...,
-    superword_colon: bool = ...,
     temperature: int | float | str | None = ...,
     shares: Mapping[str, float | str] | None = ...,
     window: int | str = ...,
@@ -440,11 +423,6 @@ def train(
     special_ids: Literal["last", "first"] = ...,
     reserve_tokens: int | str = ...,
     round_vocab_to: int | str = ...,
-    special_tokens: str | Sequence[str] = ...,
-    no_special_tokens: bool = ...,
-    special_tokens_as_text: bool = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
     exclude: str | Sequence[str] | None = ...,
@@ -456,6 +434,11 @@ def train(
     sample: float | int | str | None = ...,
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
+    special_tokens: str | Sequence[str] = ...,
+    no_special_tokens: bool = ...,
+    special_tokens_as_text: bool = ...,
+    pattern: str = ...,
+    normalize: Literal["none", "nfc"] = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
     ray: bool | str | None = ...,
@@ -465,57 +448,11 @@ def train(
     tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
     stop_at_saving: float | str | None = ...,
     superwords_from: int | str | None = ...,
-    superword_pattern: str = ...,
     superword_words: int | str = ...,
     superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
     added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
-) -> Tokenizer: ...
-
-def train_from_counts(
-    counts: Any,
-    *,
-    progress: bool = ...,
-    bos_token: str | None = ...,
-    eos_token: str | None = ...,
-    pad_token: str | None = ...,
-    added_special_tokens: str | Sequence[str] = ...,
-    add_bos: bool = ...,
-    export: str | Sequence[str] | None = ...,
-    chat_template: str | None = ...,
-    vocab_size: int | str | Sequence[int] = ...,
-    min_frequency: int | str = ...,
-    min_pre_token_count: int | str = ...,
-    max_token_bytes: int | str | None = ...,
-    whole_characters: bool = ...,
-    special_ids: Literal["last", "first"] = ...,
-    reserve_tokens: int | str = ...,
-    round_vocab_to: int | str = ...,
-    special_tokens: str | Sequence[str] = ...,
-    no_special_tokens: bool = ...,
-    special_tokens_as_text: bool = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
-    workers: int | str | None = ...,
-    memory_limit: int | str | None = ...,
-    input_format: Literal["auto", "text", "lines", "jsonl", "parquet", "arrow"] = ...,
-    chunk_size: int | str | None = ...,
-    fail_on_loss: bool = ...,
-    errors: Literal["replace", "strict", "skip"] = ...,
-    text_field: str = ...,
-    sample: float | int | str | None = ...,
-    seed: int | str = ...,
-    max_document_chars: int | str | None = ...,
-    overwrite: bool = ...,
-    output: AnyPath | None = ...,
-    tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
-    stop_at_saving: float | str | None = ...,
-    superwords_from: int | str | None = ...,
     superword_pattern: str = ...,
-    superword_words: int | str = ...,
-    superword_colon: bool = ...,
-    split_at: str | Sequence[str] = ...,
-    added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
 
 def train_from_iterator(
@@ -537,11 +474,6 @@ def train_from_iterator(
     special_ids: Literal["last", "first"] = ...,
     reserve_tokens: int | str = ...,
     round_vocab_to: int | str = ...,
-    special_tokens: str | Sequence[str] = ...,
-    no_special_tokens: bool = ...,
-    special_tokens_as_text: bool = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
     input_format: Literal["auto", "text", "lines", "jsonl", "parquet", "arrow"] = ...,
@@ -552,14 +484,15 @@ def train_from_iterator(
     sample: float | int | str | None = ...,
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
+    special_tokens: str | Sequence[str] = ...,
+    no_special_tokens: bool = ...,
+    special_tokens_as_text: bool = ...,
+    pattern: str = ...,
+    normalize: Literal["none", "nfc"] = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
     tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
     stop_at_saving: float | str | None = ...,
-    superwords_from: int | str | None = ...,
-    superword_pattern: str = ...,
-    superword_words: int | str = ...,
-    superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
     added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
 ) -> Tokenizer: ...
@@ -586,11 +519,6 @@ def train_like(
     special_ids: Literal["last", "first"] = ...,
     reserve_tokens: int | str = ...,
     round_vocab_to: int | str = ...,
-    special_tokens: str | Sequence[str] = ...,
-    no_special_tokens: bool = ...,
-    special_tokens_as_text: bool = ...,
-    pattern: str = ...,
-    normalize: Literal["none", "nfc"] = ...,
     workers: int | str | None = ...,
     memory_limit: int | str | None = ...,
     exclude: str | Sequence[str] | None = ...,
@@ -602,6 +530,11 @@ def train_like(
     sample: float | int | str | None = ...,
     seed: int | str = ...,
     max_document_chars: int | str | None = ...,
+    special_tokens: str | Sequence[str] = ...,
+    no_special_tokens: bool = ...,
+    special_tokens_as_text: bool = ...,
+    pattern: str = ...,
+    normalize: Literal["none", "nfc"] = ...,
     overwrite: bool = ...,
     output: AnyPath | None = ...,
     ray: bool | str | None = ...,
@@ -611,11 +544,11 @@ def train_like(
     tie_break: Literal["lowest-ids", "greatest-bytes"] = ...,
     stop_at_saving: float | str | None = ...,
     superwords_from: int | str | None = ...,
-    superword_pattern: str = ...,
     superword_words: int | str = ...,
     superword_colon: bool = ...,
     split_at: str | Sequence[str] = ...,
     added_tokens: str | Sequence[str | Mapping[str, Any]] | Mapping[str, Mapping[str, bool]] | None = ...,
+    superword_pattern: str = ...,
 ) -> Tokenizer: ...
 
 def verify(

@@ -11,7 +11,7 @@ from command import refused, run, succeeded
 import bpe_pipeline
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.skipped_or_altered import KINDS, MOST_EXAMPLES, Tally, add_up, in_words
-from bpe_pipeline.extensions.chat.kinds import MALFORMED_TOOLS
+from bpe_pipeline.extensions.chat.about import MALFORMED_TOOLS
 
 
 def test_tallies_add_up_in_order() -> None:

@@ -90,6 +90,7 @@ def test_encoding_resumes_after_kills(
         assert all((output / name).stat().st_mtime_ns == time_ns for name, time_ns in shards.items())
         if parts and not shards:
             tasks = re.findall(r"encoding: (\d+) tasks, (\d+) to do", (output / "log.txt").read_text())
-            assert (tasks[0][0], str(int(tasks[0][0]) - len(parts))) in tasks
+            left = int(tasks[0][0]) - len(parts)
+            assert (tasks[0][0], str(left)) in tasks or (not left and not tasks[1:])  # all were in buckets
         shutil.rmtree(output)
     assert done >= least

@@ -4,18 +4,22 @@ import json
 import os
 import random
 import re
+import resource
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import counter_files
 import peers
 import pytest
+from amount import FULL
 from benchmarks.process import HAS_PSS
 from chunk_tasks import chunk_task, random_words
 from command import measured, refused, run, script, succeeded
 from corpus_files import pre_tokens_file
+from encoded import EOT, TOKENIZER
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import TrainingError, UsageError
@@ -107,7 +111,7 @@ def test_what_does_not_fit_is_kept_on_disk(
     [
         ("merge run --vocab-size=32000 --max-token-bytes=2 --overwrite", "125MiB", "merging takes at least .*; give"),
         ("train a.txt --output other", "50MiB", "--memory-limit 50.0 MiB is too small.*give"),
-        ("import-counts a.parquet --output other --pattern=none --quiet", "60MiB", "give"),
+        ("combine a.parquet --output other --pattern=none --quiet", "60MiB", "give"),
     ],
 )
 def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: str, tmp_path: Path) -> None:
@@ -196,10 +200,11 @@ from pathlib import Path
 import pyarrow.parquet
 from memory_peak import growth
 from bpe_pipeline.counts import combine_worker as combine
+from bpe_pipeline.counts.counter_file import Term
 
 *parts, output = map(Path, sys.argv[1:])
 grown = growth()
-combine.combine(combine.CombineTask([(part, "") for part in parts], output, "f", memory_bytes=6 << 20))
+combine.combine(combine.CombineTask([Term([(part, "") for part in parts])], output, "f", memory_bytes=6 << 20))
 print(grown())
 """
 
@@ -216,32 +221,6 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:
         assert counter.rows >= 14 * 59_000
-
-
-_REPEATED = """
-import sys
-from pathlib import Path
-from memory_peak import growth
-from bpe_pipeline.counts.counts_file import Batch
-from bpe_pipeline.counts.import_worker import TakeTask, take
-from bpe_pipeline.pattern.compiler import compile_pattern
-
-def batches(most):
-    for number in range(most):
-        pre_tokens = [b"%c" % (97 + row % 3) * 1000 for row in range(1000 - 7 * number)]
-        yield Batch(pre_tokens, [1] * len(pre_tokens), str)
-
-task = TakeTask(Path(), (), compile_pattern("none"), Path(sys.argv[1]), "", 1 << 30)
-take(batches(2), task)
-grown = growth()
-print(take(batches(100), task).rows, grown())
-"""
-
-
-def test_repeated_pre_tokens_that_are_imported_are_kept_once_per_batch(tmp_path: Path) -> None:
-    rows, grown = map(int, script(_REPEATED, tmp_path / "0").split())
-    assert rows == 65_350
-    assert grown < 8 * MIB
 
 
 @pytest.mark.slow
@@ -328,11 +307,11 @@ def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() ->
 
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    bpe_pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
+    bpe_pipeline.combine({"ab": 3}, output="counted")
     begins = {
         bpe_pipeline.train: __file__,
         bpe_pipeline.train_from_iterator: ["a b"],
-        bpe_pipeline.import_counts: {"ab": 3},
+        bpe_pipeline.combine: {"ab": 3},
     }
     for begin, given in begins.items():
         with pytest.raises(UsageError, match="too small"):
@@ -340,3 +319,32 @@ def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     for words in (["combine", "counted"], ["count", __file__]):
         assert "too small" in refused(run(*words, "--memory-limit", "50MiB", cwd=tmp_path), 2)
     assert not (tmp_path / "runs").exists()
+
+
+FORMATS = ["npy", "bin", "parquet", "arrow", "megatron", "mds"]
+ORDERS = ["", "--shuffle", "--val-fraction 0.3", "--shuffle --val-fraction 0.2"]
+ROWS = ["--documents offsets", *(f"--sequence-length 2048 --pack {pack}" for pack in ("concat", "best-fit", "none"))]
+FORMS = list(product(FORMATS, ORDERS, ["", *ROWS]))
+
+
+@pytest.mark.slow
+@needs_pss
+@pytest.mark.parametrize(("format_", "order", "rows"), FORMS if FULL else random.Random(1).sample(FORMS, 12))
+def test_shards_of_any_form_keep_to_the_limits_of_memory_and_of_open_files(
+    tmp_path: Path, format_: str, order: str, rows: str
+) -> None:
+    """Of several hundred shards, of which many are closed before the journal is saved."""
+    TOKENIZER.save(tmp_path / "tokenizer")
+    words = peers.generated_text(1, 60_000).split(" ")
+    documents = (" ".join(words[at % 50_000 :][: at % 997]) for at in range(0, 7 * 6_000, 7))
+    (tmp_path / "a.txt").write_text(EOT.join(documents))
+    options = f"--workers 2 --shard-size 40000 --shard-format {format_} {order} {rows}".split()
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, allowed[1]))
+    try:
+        arguments = ["encode", "a.txt", "--tokenizer", "tokenizer", "--output", "shards", *options]
+        measured(*arguments, cwd=tmp_path, limit_mib=256)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, allowed)
+    result = json.loads((tmp_path / "shards/shards.json").read_text())
+    assert len(result["shards"]) > 100

@@ -21,8 +21,8 @@ from bpe_pipeline.base.errors import InputError, InvalidTextError, RunDirectoryE
 from bpe_pipeline.run.options import RECORDS
 from bpe_pipeline.run.values import shard_formats
 from bpe_pipeline.shards.blocks import SourceResumer
+from bpe_pipeline.shards.formats import IDS, Layout
 from bpe_pipeline.shards.formats import shard_format as format_of
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_directory_of_another_corpus_is_refused(tokenizer: bpe_pipeline.Tokenize
     (output / "encoding.json").unlink()
     with pytest.raises(RunDirectoryError, match="somebody else's"):
         encode(one, tokenizer, output)
-    run = bpe_pipeline.import_counts({"low": 3}, output=tmp_path / "run")
+    run = bpe_pipeline.combine({"low": 3}, output=tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"is a run \(run.json\)"):
         encode(one, tokenizer, run, overwrite=True)
 

@@ -7,9 +7,8 @@ import pytest
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.run.values import shard_formats
-from bpe_pipeline.shards.formats import shard_format, single_formats
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout
-from bpe_pipeline.shards.packing import layout_of
+from bpe_pipeline.shards.finish import layout_of
+from bpe_pipeline.shards.formats import IDS, Layout, shard_format, single_formats
 
 IDS_ALONE = Layout({IDS: "uint16"})
 WITH_OFFSETS = Layout({IDS: "uint16"}, offsets=True)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.shards.chunk_file import IdsWriter, StoredIds, open_part, part_of
-from bpe_pipeline.shards.finish import longest_document
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout, RowGroup, Rows, row_groups
-from bpe_pipeline.shards.packing import NUMBERS, POSITIONS, PackedRows, Packer
+from bpe_pipeline.shards.blocks import ChunkFile, IdsWriter
+from bpe_pipeline.shards.finish import NUMBERS, POSITIONS, PackedRows, Packer, longest_document
+from bpe_pipeline.shards.formats import IDS, Layout, RowGroup, Rows, row_groups
 
 
 def write(path: Path, blocks: list[tuple[list[int], int]], first_id: int) -> tuple[list[int], list[int]]:
@@ -67,26 +66,25 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "part"
     ids, ends = write(path, [([3, 4], 2), ([1], 0)], 7)
     whole = path.read_bytes()
-    stored = StoredIds(path, "f")
-    part = part_of(stored)
+    stored = ChunkFile(path, "f")
+    part = stored.holds()
     assert part is not None
     assert (part.ids, len(ends)) == (10, 3)
-    with open_part(stored) as reader:
-        blocks = list(reader.blocks())
+    blocks = list(stored.blocks())
     assert [id_ for block, _ in blocks for id_ in block] == ids
     assert [end for _, block_ends in blocks for end in block_ends] == ends
-    assert part_of(StoredIds(path, "g")) is None
-    assert part_of(StoredIds(tmp_path / "other", "f")) is None
+    assert ChunkFile(path, "g").holds() is None
+    assert ChunkFile(tmp_path / "other", "f").holds() is None
     for bit in range(0, 8 * len(whole), 1 if FULL else 3):  # of every byte some
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        if part_of(stored) is not None:
-            with open_part(stored) as reader, pytest.raises(RunDirectoryError, match=r"part is damaged \(a block"):
-                list(reader.blocks())
+        if stored.holds() is not None:
+            with pytest.raises(RunDirectoryError, match=r"part is damaged \(a block"):
+                list(stored.blocks())
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        assert part_of(stored) is None
+        assert stored.holds() is None
 
 
 @settings(max_examples=100, deadline=None)
@@ -192,7 +190,7 @@ def test_concat_cuts_documents_end_to_end(sizes: list[int], row: int, cuts: list
 
 
 def test_windows_bound_what_is_packed_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bpe_pipeline.shards.packing._WINDOW_TOKENS", 1)
-    monkeypatch.setattr("bpe_pipeline.shards.packing._WINDOW_ROWS", 2)
+    monkeypatch.setattr("bpe_pipeline.shards.finish._WINDOW_TOKENS", 1)
+    monkeypatch.setattr("bpe_pipeline.shards.finish._WINDOW_ROWS", 2)
     rows, _, _, _ = packed([6, 6, 6, 4, 4, 4], "best-fit", 10, [])
     assert [sum(id_ != PAD for id_ in row) for row in rows] == [10, 6, 6, 8]  # windows of 22 and 8 tokens

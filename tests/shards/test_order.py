@@ -19,8 +19,7 @@ from bpe_pipeline import _core
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.shards.blocks import IdBlock
 from bpe_pipeline.shards.bucket import BucketFiles, OpenBucket
-from bpe_pipeline.shards.route import dealt
-from bpe_pipeline.shards.sort import SortTask, sort_bucket
+from bpe_pipeline.shards.route import SortTask, dealt, sort_bucket
 
 END = TOKENIZER.special_tokens[EOT]
 
@@ -168,8 +167,8 @@ def test_one_answer_for_any_chunks_and_memory(
     for number, chunk_size in enumerate(chunks):
         with monkeypatch.context() as patched:
             if number and small:  # many buckets, too large for memory
-                patched.setattr("bpe_pipeline.shards.sort._BUCKET_BYTES", 3)
-                patched.setattr("bpe_pipeline.shards.sort._ENTRY_BYTES", 1 << 40)
+                patched.setattr("bpe_pipeline.shards.route._BUCKET_BYTES", 3)
+                patched.setattr("bpe_pipeline.shards.route._ENTRY_BYTES", 1 << 40)
             try:
                 bpe_pipeline.encode(home / "a.txt", TOKENIZER, home / str(number), chunk_size=chunk_size, **options)
             except InputError as error:

@@ -16,8 +16,7 @@ from peers import generated_text
 import bpe_pipeline
 from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.run.values import shard_formats
-from bpe_pipeline.shards.formats import shard_format
-from bpe_pipeline.shards.formats.shard_format import Block, Layout, Rows, ShardFacts, ShardFormat
+from bpe_pipeline.shards.formats import Block, Layout, Rows, ShardFacts, ShardFormat, shard_format
 from bpe_pipeline.storage import Location
 
 MISSING = "the extra [readers] is not installed"

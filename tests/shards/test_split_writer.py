@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.shards.bucket import BucketFiles
-from bpe_pipeline.shards.split_writer import SplitWriter
+from bpe_pipeline.shards.writer import BucketWriter
 
 # Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), min_size=1, max_size=5)
@@ -55,7 +55,7 @@ def test_shards_depend_on_the_ids_alone(
     def files(index: int) -> BucketFiles:
         return BucketFiles(home, str(index), 2, b"head")
 
-    make = partial(SplitWriter, files, rows(most, whole=whole, cut=row), 0)
+    make = partial(BucketWriter, files, rows(most, whole=whole, cut=row), 0)
     writer, closed = make(), []
     blocks = list(blocks_of(chunks))
     for number, block in enumerate(blocks):
@@ -93,7 +93,7 @@ def test_shards_depend_on_the_ids_alone(
 @given(chunks=CHUNKS, most_row=st.integers(1, 9))
 def test_a_row_that_is_too_long_is_refused_with_its_document(tmp_path_factory, chunks, most_row: int) -> None:
     home: Path = tmp_path_factory.mktemp("home")
-    writer = SplitWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1), 0, most_row)
+    writer = BucketWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1), 0, most_row)
     lengths, refused = [0], None
     for documents, rest in (block for blocks in chunks for block in blocks):
         for length in documents:

@@ -36,8 +36,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal is saved for each block, and blocks are small; so are buckets, and the memory to sort them."""
     monkeypatch.setattr(writer, "_PAUSE_S", -1.0)
     monkeypatch.setattr(writer, "_SAVING_SHARE", 0)
-    monkeypatch.setattr("bpe_pipeline.shards.sort._BUCKET_BYTES", 1000)
-    monkeypatch.setattr("bpe_pipeline.shards.sort._ENTRY_BYTES", 1 << 27)
+    monkeypatch.setattr("bpe_pipeline.shards.route._BUCKET_BYTES", 1000)
+    monkeypatch.setattr("bpe_pipeline.shards.route._ENTRY_BYTES", 1 << 27)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_IDS", 100)
     monkeypatch.setattr("bpe_pipeline.shards.encode_worker._BLOCK_BYTES", 300)
 
@@ -76,14 +76,16 @@ def stopping(at: int, step: Any, *, after: bool) -> Any:
 
 
 def spoil(home: Path, seed: int) -> None:
-    """Append to the files of open buckets: they may have anything behind what the journal says."""
+    """Append to the journal and the files of open buckets: they may have anything behind what the journal says."""
     position = json.loads((home / "journal").read_bytes())[1] if (home / "journal").exists() else {}
+    if (lines := home / ".finished").exists():
+        lines.write_bytes(lines.read_bytes() + b'\n["train", 0')
     shards = position.get("shards", {})
     for path in home.rglob(".*-*.*"):
         if path.suffix in (".ids", ".ends"):
             split, _, index = path.stem[1:].rpartition("-")
             first = shards.get(split, {}).get("index", 0) if split != "bucket" else 0
-            if int(index) >= first and (split != "bucket" or position.get("pass_") != "writing"):
+            if int(index) >= first and (split != "bucket" or position.get("dealt") is None):
                 with path.open("ab") as file:
                     file.write(random.Random(seed).randbytes(37))
 

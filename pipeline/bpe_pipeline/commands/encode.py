@@ -4,8 +4,9 @@ What the shards hold depends on corpus, tokenizer and options alone: not on work
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,20 +20,19 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import no_text_error
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.encoding import EncodingSummary
-from bpe_pipeline.run.directory import LOG
-from bpe_pipeline.run.options import RECORDS, CorpusOptions, EncodeOptions, ShardsOptions
-from bpe_pipeline.run.parts import PartDone
+from bpe_pipeline.run.directory import LOG, Directory
+from bpe_pipeline.run.options import RECORDS, EncodeOptions, ShardsOptions
+from bpe_pipeline.run.parts import Part, PartDone
 from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
-from bpe_pipeline.shards.chunk_file import EncodedChunk
-from bpe_pipeline.shards.encode import WRITING_STAGE, damaged_file, write_shards
+from bpe_pipeline.shards.bucket import ShardRows
+from bpe_pipeline.shards.encode import ORDERING_STAGE, WRITING_STAGE, damaged_file, rows_of, write_shards
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
-from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, corpus_stage
-from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
+from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles, CorpusText
+from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
-from bpe_pipeline.shards.road import ORDERING_STAGE
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
@@ -54,37 +54,110 @@ def encode_with(
     return summary
 
 
+@dataclass(frozen=True)
+class ShardsJob(ABC):
+    """What becomes the shards of an opened encoding: a corpus, or what an extension reads."""
+
+    runner: Runner
+    encoding: Encoding
+    model: Model
+    options: ShardsOptions
+
+    @abstractmethod
+    def source(self) -> ChunkFiles:
+        """Return what makes the ids of each chunk."""
+
+    @abstractmethod
+    def rows(self) -> ShardRows:
+        """Return how documents become rows."""
+
+    @abstractmethod
+    def accepted(self, total: ChunkStatistics, documents: int) -> ChunkStatistics:
+        """Return what was read, before its documents become shards; raises `InputError` if there are none."""
+
+    @abstractmethod
+    def facts(self, total: ChunkStatistics, documents: int) -> dict[str, Any]:
+        """Return what `shards.json` says in addition, and warn of what was read."""
+
+    @abstractmethod
+    def whole(self, documents: int) -> tuple[str, str]:
+        """Return what is held out of, and what helps where one side is empty, besides another share."""
+
+
+@dataclass(frozen=True)
+class _CorpusJob(ShardsJob):
+    """A corpus of documents."""
+
+    options: EncodeOptions
+
+    def source(self) -> CorpusText:
+        """Return the text."""
+        self.runner.warn(slowness(self.model.pattern))
+        return CorpusText(self.runner, self.encoding, self.model, self.options)
+
+    def rows(self) -> ShardRows:
+        """Return the rows that the options ask for."""
+        return rows_of(self.encoding.options, self.model)
+
+    def accepted(self, total: ChunkStatistics, documents: int) -> ChunkStatistics:
+        """Return what was read; `InputError` if there was nothing."""
+        if not documents and not total.text_tokens:  # text that fills no row is dropped, and said so
+            raise no_text_error("encode", total.losses, total.not_taken)
+        return total
+
+    def facts(self, total: ChunkStatistics, documents: int) -> dict[str, Any]:
+        """Return what separates documents, and their order; warn of special tokens in the text."""
+        plan, asked, separator = self.encoding.plan, self.encoding.options, self.encoding.options["separator"]
+        for warning in planning.warnings_of(self.model, self.options, total, documents, plan):
+            self.runner.warn(warning)
+        return {
+            "documents_by": asked["documents"],
+            "separator": separator,
+            "separator_id": self.model.id_of(separator),
+            "pack": None if self.rows().layout.documents else asked["pack"],
+            "held_out_from": plan.held_out_from,
+            "order": {name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
+        }
+
+    def whole(self, documents: int) -> tuple[str, str]:
+        """Return what is held out of, and what helps where one side is empty, besides another share."""
+        row, split_at = self.options.sequence_length, "name what separates documents with --split-at when the"
+        if row is None:
+            what, shorter = f"the {format_count(documents, 'documents')} of this corpus", ""
+        else:
+            what, shorter = f"rows of {row:,} tokens", " or shorter rows"
+        return what, f"{shorter}, or {split_at} tokenizer is trained"
+
+
 def run_encode(options: EncodeOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode the corpus and write its shards, except what the directory holds already."""
     if options.inputs is None or options.output is None:
         raise UsageError("encoding a corpus takes INPUT and --output: name files, and a directory for the shards")
-    model, output = planning.with_bos(model, options), options.output
+    model = planning.with_bos(model, options)
     planning.require_one_search(model, options)
     planning.require_fitting_format(options)
+
+    def opened_job(runner: Runner, directory: Directory) -> _CorpusJob:
+        cut = partial(planning.cut_corpus, model=model, options=options, nodes=runner.nodes)
+        asked = planning.asked_of(options, model)
+        encoding = planning.open_encoding(runner, directory, options, asked, cut)
+        return _CorpusJob(runner, encoding, model, replace(options, sample=encoding.options["sample"]))
+
     kind = kind_of(options.shard_format, validation=holds_out(vars(options)), single=options.single)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
-        encoding = planning.open_encoding(
-            runner,
-            directory,
-            options,
-            planning.asked_of(options, model),
-            partial(planning.cut_corpus, model=model, options=options, nodes=runner.nodes),
-        )
-        options = replace(options, sample=encoding.options["sample"])
-        with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
-            if runner.part is not None:
-                runner.warn(slowness(model.pattern))
-                return summary_of_part(
-                    runner,
-                    encoding,
-                    model,
-                    options,
-                    lambda: runner.run(corpus_stage(runner, encoding, model, options)),
-                )
-            corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, options)
-            encoding.remove_working()
-            warn_of_others(runner, encoding, corpus)
-        return summary_of(runner, output, corpus)
+        return run_job(opened_job(runner, directory))
+
+
+def run_job(job: ShardsJob) -> EncodingSummary:
+    """Write the shards of a job, except what their directory holds already, or the chunks of the runner's part."""
+    runner, encoding = job.runner, job.encoding
+    with runner.logged(encoding.directory, job.options, lambda: manifest.remove_partial(encoding)):
+        if runner.part is not None:
+            return _summary_of_part(job, runner.part)
+        corpus = finished_corpus(runner, encoding) or _encode(job)
+        encoding.remove_working()
+        warn_of_others(runner, encoding, corpus)
+    return summary_of(runner, encoding.directory.location, corpus)
 
 
 def warn_of_others(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> None:
@@ -110,31 +183,25 @@ def summary_of(runner: Runner, output: Location, corpus: EncodedCorpus) -> Encod
     return EncodingSummary(output, corpus, runner.times, runner.watch.peak_bytes, executor.retries, executor.used())
 
 
-def summary_of_part(
-    runner: Runner,
-    encoding: Encoding,
-    model: Model,
-    options: ShardsOptions,
-    encode: Callable[[], Sequence[EncodedChunk]],
-) -> EncodingSummary:
-    """Encode the chunks of the runner's part, and return what they hold; the shards are for the command without it."""
-    assert runner.part is not None, "a part"
+def _summary_of_part(job: ShardsJob, part: Part) -> EncodingSummary:
+    """Encode the chunks of a part, and return what they hold; the shards are for the command without it."""
+    runner, encoding = job.runner, job.encoding
     count = len(encoding.plan.chunks)
-    of_part = [index for index in range(count) if runner.part.has(index)]
+    of_part = [index for index in range(count) if part.has(index)]
     corpus = load_result(encoding.result)
     is_finished = corpus is not None and corpus.encoding == encoding.fingerprint()
     paths = [encoding.parts()[index].path for index in of_part if index >= encoding.written_chunks()]
     missing = 0 if is_finished else len(paths) - sum(existing(paths))
-    chunks = [] if is_finished else encode()
+    chunks = [] if is_finished else runner.run(job.source().stage())
     total = sum((chunk.statistics for chunk in chunks), ChunkStatistics())
-    if options.fail_on_loss and total.losses:
+    if job.options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     stored = count if is_finished else encoding.encoded_chunks()
     complete = "the shards are complete" if is_finished else ""
-    done = PartDone(str(runner.part), len(of_part), missing, stored, count, "encoded", complete=complete)
+    done = PartDone(str(part), len(of_part), missing, stored, count, "encoded", complete=complete)
     held = corpus_held(
         encoding,
-        model,
+        job.model,
         total,
         tokens=sum(chunk.ids for chunk in chunks),
         documents=sum(chunk.documents for chunk in chunks),
@@ -160,73 +227,47 @@ def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     return corpus
 
 
-def _encode(runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions) -> EncodedCorpus:
+def _encode(job: ShardsJob) -> EncodedCorpus:
+    runner, encoding, model, options = job.runner, job.encoding, job.model, job.options
     encoding.directory.remove([RESULT])  # the shards are not complete from here on
     total = ChunkStatistics()
 
     def accept(read: ChunkStatistics, documents: int) -> None:
         nonlocal total
-        total = total_of(runner, encoding, read, options)
-        if not documents and not total.text_tokens:  # text that fills no row is dropped, and said so
-            raise no_text_error("encode", total.losses, total.not_taken)
+        total = ChunkStatistics(losses=encoding.plan.files_without_text()) + read
+        for warning in warnings_of(total.losses):
+            runner.warn(warning)
+        if options.fail_on_loss and total.losses:
+            raise fail_on_loss_error(in_words(total.losses))
+        total = job.accepted(total, documents)
 
-    written, index, layout = write_shards(runner, encoding, model, options, accept)
-    asked, separator = encoding.options, encoding.options["separator"]
-    documents = sum(shard.documents for shard in written)
-    if holds_out(asked):
-        refuse_empty_side(asked, written, documents)
-    for warning in planning.warnings_of(model, options, total, documents, encoding.plan):
-        runner.warn(warning)
-    return saved_result(
+    rows = job.rows()
+    written, index = write_shards(runner, encoding, job.source(), rows, accept)
+    documents, layout = sum(shard.documents for shard in written), rows.layout
+    if holds_out(encoding.options):
+        _refuse_empty_side(f"--val-fraction {encoding.options['val_fraction']}", written, *job.whole(documents))
+    corpus = corpus_held(
         encoding,
         model,
-        layout,
         total,
-        written,
-        documents_by=asked["documents"],
-        separator=separator,
-        separator_id=model.id_of(separator),
-        pack=None if layout.documents else asked["pack"],
-        held_out_from=encoding.plan.held_out_from,
-        order={name: asked[name] for name in ORDER_OPTIONS if asked[name] != RECORDS[name].default} or None,
+        shards=tuple(written),
         index=tuple(index),
+        tokens=sum(shard.tokens for shard in written),
+        documents=documents,
+        columns=dict(layout.columns) if len(layout.columns) > 1 else None,
+        row_tokens=layout.row_tokens,
+        **job.facts(total, documents),
     )
-
-
-def refuse_empty_side(asked: Mapping[str, Any], written: Sequence[ShardFacts], documents: int) -> None:
-    """Raise `InputError` if the shards of training, or of validation, have no tokens."""
-    tokens = {split: sum(one.tokens for one in written if (one.split is None) == split) for split in (True, False)}
-    if all(tokens.values()):
-        return
-    row, share = asked["sequence_length"], f"--val-fraction {asked['val_fraction']}"
-    side, other = ("validation", "a larger") if tokens[True] else ("training", "a smaller")
-    what = f"the {format_count(documents, 'documents')} of this corpus" if row is None else f"rows of {row:,} tokens"
-    raise InputError(
-        f"{share} leaves nothing for {side} of {what}: give {other} share{'' if row is None else ' or shorter rows'}, "
-        "or name what separates documents with --split-at when the tokenizer is trained"
-    )
-
-
-def total_of(runner: Runner, encoding: Encoding, read: ChunkStatistics, options: CorpusOptions) -> ChunkStatistics:
-    """Return the statistics of a corpus by those of its chunks; `InputError` for losses under `fail_on_loss`."""
-    total = ChunkStatistics(losses=encoding.plan.files_without_text()) + read
-    for warning in warnings_of(total.losses):
-        runner.warn(warning)
-    if options.fail_on_loss and total.losses:
-        raise fail_on_loss_error(in_words(total.losses))
-    return total
-
-
-def saved_result(
-    encoding: Encoding, model: Model, layout: Layout, total: ChunkStatistics, written: Sequence[ShardFacts], **more: Any
-) -> EncodedCorpus:
-    """Write `shards.json`, with which the shards are complete, and return what it says."""
-    more |= {"columns": dict(layout.columns) if len(layout.columns) > 1 else None, "row_tokens": layout.row_tokens}
-    documents = sum(shard.documents for shard in written)
-    tokens = sum(shard.tokens for shard in written)
-    corpus = corpus_held(encoding, model, total, shards=tuple(written), tokens=tokens, documents=documents, **more)
     manifest.save_result(corpus, encoding)
     return corpus
+
+
+def _refuse_empty_side(share: str, written: Sequence[ShardFacts], what: str, more: str) -> None:
+    """Raise `InputError` if the shards of training, or of validation, have no tokens. more: what else helps."""
+    tokens = {split: sum(one.tokens for one in written if (one.split is None) == split) for split in (True, False)}
+    if not all(tokens.values()):
+        side, other = ("validation", "a larger") if tokens[True] else ("training", "a smaller")
+        raise InputError(f"{share} leaves nothing for {side} of {what}: give {other} share{more}")
 
 
 def corpus_held(encoding: Encoding, model: Model, total: ChunkStatistics, **more: Any) -> EncodedCorpus:

@@ -14,7 +14,7 @@ from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.commands.named_tokenizer import used_of
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run.extensions import maker_of
-from bpe_pipeline.shards.decode import decode, shards_of
+from bpe_pipeline.shards.read import decode, shards_of
 from bpe_pipeline.storage import Location, parse_location
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 

@@ -34,7 +34,7 @@ from bpe_pipeline.run.extensions import report_sections, unusable
 from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.options import TrainOptions, WorkOptions
-from bpe_pipeline.run.patterns import tokenizer_pattern
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
 from bpe_pipeline.storage.atomic import write_whole
@@ -115,7 +115,7 @@ def _task_of(run: Run, trained: Trained, text: "RunText", sample_bytes: int) -> 
         (RANDOM if sample_bytes == SAMPLE_BYTES else _SMALL) + text.left_out,
         references=tuple(REFERENCES),
         weighted=run.manifest.weighted,
-        counters=counters_of(run, trained),
+        counters=counters_of(run),
     )
 
 
@@ -130,9 +130,9 @@ def run_report(
     if run.manifest.merging is None or not (home / "tokenizer.json").exists():
         raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
     of_run = run.manifest.options_of(home.name)
-    if (learned := merge_list.load(*merge.learning_of(run, of_run).merges)) is None:
+    if (learned := merge_list.load(*merge.learning_of(run).merges)) is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
-    trained = Trained(learned, tokenizer_pattern(of_run), of_run)
+    trained = Trained(learned, pattern_of(of_run), of_run)
     text = text_of(run)
     task = extras.added_to(_task_of(run, trained, text, SAMPLE_BYTES), home, text.files, listener)
     if shortage := shortage_of(_needed_by(task), Broker.of(options.memory_limit)):
@@ -208,15 +208,15 @@ def text_of(run: Run) -> RunText:
     if run.manifest.source is None:
         return RunText(tuple(run.manifest.plan.files), str(run.manifest.counting["text_field"]))
     texts, names, left_out = list[RunText](), dict[str, str](), list[str]()
-    for source in run.manifest.source.mixed:
+    for source in run.manifest.source.texts:
         try:
-            of_run = manifest.require(location(source.run))
+            of_run = manifest.require(location(source.name))
             text = text_of(of_run)
         except (PipelineError, OSError):
-            left_out.append(source.run)
+            left_out.append(source.name)
             continue
         if texts and text.text_field != texts[0].text_field:
-            left_out.append(source.run)
+            left_out.append(source.name)
             continue
         texts.append(text)
         names |= dict.fromkeys((file.path for file in text.files), of_run.directory.location.name)
@@ -225,11 +225,11 @@ def text_of(run: Run) -> RunText:
     return RunText(files, texts[0].text_field if texts else "text", names, without)
 
 
-def counters_of(run: Run, trained: Trained) -> tuple[tuple[Location, str], ...]:
+def counters_of(run: Run) -> tuple[tuple[Location, str], ...]:
     """Return the counters of the text of a run with weights, without these; none if it has none, or a run is gone."""
     if run.manifest.weighted:
         with contextlib.suppress(PipelineError, OSError):
-            counters = tuple(text_counters(run, coarse=trained.options.first_stage is not None))
+            counters = tuple(text_counters(run))
             return counters if all(existing([path for path, _ in counters])) else ()
     return ()
 

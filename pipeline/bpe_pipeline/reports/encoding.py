@@ -10,8 +10,7 @@ from bpe_pipeline.executors import ClusterUse
 from bpe_pipeline.reports.parts import Part, Rows
 from bpe_pipeline.reports.result import Result, time_and_memory
 from bpe_pipeline.run.parts import PartDone
-from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
-from bpe_pipeline.shards.last_share import ENOUGH_DOCUMENTS
+from bpe_pipeline.shards.encoded_corpus import ENOUGH_DOCUMENTS, EncodedCorpus
 from bpe_pipeline.storage import Location
 
 _APART = "keep the documents of a row apart in batches without attention_mask, in a model with use_cache=False"

@@ -1,25 +1,46 @@
-"""Blocks of ids: what every source makes, and how threads of this process make those of many sources in turn.
+"""Blocks of ids: what every source makes. Threads of this process make those of many sources in turn; processes and
+nodes write those of a chunk to a chunk file, which stays until all shards are written.
 
 The blocks of the next source are taken as they are made; those of later sources wait in memory, and a thread that is
 too far ahead waits too.
+
+A chunk file is blocks, each of its sizes and checksums, the ends of documents in the chunk (8 bytes) and ids (2 or 4
+bytes); and a footer in JSON with what the file depends on. All numbers are little-endian. A file is whole or absent,
+and may exceed memory: each block is checked when it is read. Parquet has no numbers of two bytes, so its files were
+twice as large and took six times as long to write.
 """
 
+import json
 import logging
+import struct
 import traceback
 from array import array
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from threading import Condition
-from typing import NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple, TypeVar
 
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import MAX_ATTEMPTS, failed_too_often, ignore
 from bpe_pipeline.executors.worker import is_final, reporting_to
+from bpe_pipeline.run.stored import stored
+from bpe_pipeline.shards.formats import ID_CODES
+from bpe_pipeline.storage import Location, OpenFile, open_file
 
 _log = logging.getLogger(__name__)
+_END_BYTES = 8
+_SIZES, _HASH = (
+    struct.Struct("<QQQQ"),
+    struct.Struct("<Q"),
+)  # of a block: ids, ends, checksums
+_TAIL = struct.Struct("<QQ16s")  # of the footer: its checksum, its length in bytes, the mark
+_MARK = b"bpe-pipeline/ids"
 Task = TypeVar("Task")
 Sink = Callable[[memoryview, memoryview], object]  # takes ids, and the ends of documents among all ids of the source
 
@@ -178,3 +199,93 @@ def blocks_in_turn(
     finally:
         turns.give_up()
         pool.shutdown(cancel_futures=True)
+
+
+def part_name(chunk: int) -> str:
+    """Return the name of the file of a chunk."""
+    return f"{chunk:06d}.ids"
+
+
+@dataclass(frozen=True)
+class EncodedChunk:
+    """What a chunk file holds. documents: that end in it; about: what an extension stores of the rows that it made."""
+
+    ids: int
+    statistics: ChunkStatistics
+    documents: int
+    about: dict[str, Any] = field(default_factory=dict)
+
+
+class IdsWriter:
+    """Writes a chunk file to an open file."""
+
+    def __init__(self, file: IO[bytes], id_bytes: int) -> None:
+        self._file, self._id_bytes = file, id_bytes
+        self._ids = self._documents = 0
+
+    def add(self, ids: memoryview, ends: memoryview) -> None:
+        """Write a block."""
+        ids, ends = ids.cast("B"), ends.cast("B")
+        counts = ids.nbytes // self._id_bytes, ends.nbytes // _END_BYTES
+        sizes = _SIZES.pack(*counts, _core.hash64(ids), _core.hash64(ends))
+        for data in (sizes, _HASH.pack(_core.hash64(sizes)), ends, ids):
+            self._file.write(data)
+        self._ids += counts[0]
+        self._documents += counts[1]
+
+    def finish(self, fingerprint: str, statistics: ChunkStatistics, **more: Any) -> EncodedChunk:
+        """Write the footer, the end of the file. more: of `EncodedChunk`."""
+        chunk = EncodedChunk(self._ids, statistics, self._documents, **more)
+        footer = json.dumps({"fingerprint": fingerprint, "id_bytes": self._id_bytes, **asdict(chunk)}).encode()
+        self._file.write(footer + _TAIL.pack(_core.hash64(footer), len(footer), _MARK))
+        return chunk
+
+
+class ChunkFile(NamedTuple):
+    """Where a chunk file is, and the fingerprint of what it depends on."""
+
+    path: Location
+    fingerprint: str
+
+    def holds(self) -> EncodedChunk | None:
+        """Return what the file holds; None if there is none, or not a whole one of this fingerprint."""
+        try:
+            with open_file(self.path) as file:
+                return stored(EncodedChunk, self._footer(file)[0])
+        except (FileNotFoundError, RunDirectoryError):
+            return None
+
+    def blocks(self) -> Iterator[IdBlock]:
+        """Yield all blocks, with ends among all ids of the chunk; `RunDirectoryError` if they are damaged."""
+        with open_file(self.path) as file:
+            footer, stop = self._footer(file)
+            code, at = ID_CODES[footer["id_bytes"]], 0
+            while at < stop:
+                sizes = self._checked(file, at, _SIZES.size, *_HASH.unpack(file.read_at(at + _SIZES.size, _HASH.size)))
+                ids, ends, ids_hash, ends_hash = _SIZES.unpack(sizes)
+                at += _SIZES.size + _HASH.size
+                positions = array("Q", self._checked(file, at, ends * _END_BYTES, ends_hash))
+                at += ends * _END_BYTES
+                data = self._checked(file, at, ids * footer["id_bytes"], ids_hash)
+                at += len(data)
+                yield IdBlock(memoryview(data).cast(code), memoryview(positions))
+
+    def _footer(self, file: OpenFile) -> tuple[dict[str, Any], int]:
+        """Return the footer, and where it starts."""
+        stop = max(file.seek(0, 2) - _TAIL.size, 0)
+        checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
+        if mark != _MARK or length > stop:
+            raise self._damaged("it is not whole")
+        footer: dict[str, Any] = json.loads(self._checked(file, stop - length, length, checksum))
+        if self.fingerprint != footer["fingerprint"]:
+            raise self._damaged("it is of another chunk")
+        return footer, stop - length
+
+    def _checked(self, file: OpenFile, start: int, size: int, checksum: int) -> bytes:
+        data = file.read_at(start, size)
+        if len(data) != size or _core.hash64(data) != checksum:
+            raise self._damaged("a block of it is not as it was written")
+        return data
+
+    def _damaged(self, reason: str) -> RunDirectoryError:
+        return RunDirectoryError(f"{self.path} is damaged ({reason}); remove that file and run the same command again")

@@ -9,18 +9,19 @@ import stat
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
 
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
-from bpe_pipeline.shards.formats.shard_format import BLOCK_IDS, ID_CODES, Block
+from bpe_pipeline.shards.formats import BLOCK_IDS, ID_CODES, Block, Layout, Rows, ShardFormat, row_bytes
 
 _NUMBER_BYTES = 8
 _READ_BYTES = 1 << 20
+_FREE_TOKENS = 1 << 20  # of a row, for which the memory of any worker is enough
 REMEDY = "remove it, or free disk space, and run the same command again"
 
 
@@ -32,6 +33,16 @@ class Extent:
     numbers: int = 0
     ids_crc32: int = 0
     numbers_crc32: int = 0
+
+
+@dataclass(frozen=True)
+class ClosedShard:
+    """A shard that gets no more ids: its ids, and the documents that end in it. crc32: of its file, if it is known."""
+
+    index: int
+    ids: int
+    documents: int
+    crc32: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,14 +106,68 @@ class BucketFiles:
             path.unlink(missing_ok=True)
 
 
+@dataclass(frozen=True)
+class LongRow:
+    """The longest row of a set of shards, all of which is in memory at once.
+
+    tokens: of the row, if its format gathers them; together: tokens of all rows that are made with it, 0 if it is read
+    as it is; token_bytes: of each token that they are made of.
+    """
+
+    tokens: int
+    together: int = 0
+    token_bytes: int = 0
+
+    def memory_bytes(self, format_: ShardFormat, layout: Layout) -> int:
+        """Return what it takes in addition to the memory that is enough for short rows."""
+        by_format = format_.memory_bytes(layout)
+        read, packed = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
+        row, packing = row_bytes(layout), packed * self.token_bytes
+        if by_format is None:
+            return packing + packed * row
+        return packing + max(read, packed) * row + max(read * by_format, packed * row)
+
+
+RowsAndFacts = tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]
+"""Rows of a shard, and what returns the facts of it that differ from its bucket's, once that many rows are written."""
+
+
+class ShardRows(Protocol):
+    """How the documents in buckets become rows. cut: the multiple of tokens at which a document longer than a shard is
+    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut.
+    """
+
+    @property
+    def layout(self) -> Layout:
+        """What the rows have."""
+
+    @property
+    def whole(self) -> bool: ...  # noqa: D102 - see above
+
+    @property
+    def cut(self) -> int | None: ...  # noqa: D102 - see above
+
+    def shard_tokens(self, most: int) -> int:
+        """Return the most tokens of a shard, if that many are asked for."""
+
+    def left_out(self, tokens: int) -> int:
+        """Return how many of that many tokens fill no row."""
+
+    def longest(self, tokens: int, documents: int, document_tokens: int, /) -> LongRow:
+        """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
+
+    def made(self, format_: ShardFormat, bucket: BucketFiles, tokens: int, documents: int, /) -> RowsAndFacts:
+        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
+
+
 class OpenBucket:
     """A bucket to append to; what another attempt left is dropped. Errors are `RunDirectoryError`."""
 
     def __init__(self, files: BucketFiles) -> None:
         self.files, self.extent = files, Extent(ids_crc32=zlib.crc32(files.header))
         self._leaving = ExitStack()
-        self._ids = self._leaving.enter_context(_opened(files.ids))
-        self._numbers = self._leaving.enter_context(_opened(files.numbers)) if files.with_numbers else None
+        self._ids = self._leaving.enter_context(own_file(files.ids))
+        self._numbers = self._leaving.enter_context(own_file(files.numbers)) if files.with_numbers else None
         self._is_begun = False
 
     def resume(self, extent: Extent) -> bool:
@@ -159,7 +224,7 @@ class OpenBucket:
         return os_error_as(RunDirectoryError, f"{self.files.ids} cannot be written", REMEDY)
 
 
-def _opened(path: Path) -> IO[bytes]:
+def own_file(path: Path) -> IO[bytes]:
     """Open a file to read and write, or begin it; raises `RunDirectoryError`, also for a link or a second name."""
     with os_error_as(RunDirectoryError, f"{path} cannot be written", REMEDY):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)

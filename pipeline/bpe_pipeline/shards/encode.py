@@ -1,13 +1,20 @@
-"""A corpus becomes shards: the road fills buckets with ids, each of which is finished, and all get their names at once.
+"""The road of ids: a corpus becomes shards.
+
+    chunks --threads--> IdBlock --Route--> buckets --finish--> shards
+
+Sources make blocks, the one writer passes them along a route into buckets, each of which is finished, and all shards
+get their names at once. To shuffle documents the road is taken twice: they are dealt out to buckets by their sort keys,
+and each bucket, sorted, is a source in its turn.
 
 Where shards start and end depends on the ids and the ends of documents alone: not on chunks, workers, memory or kills.
 """
 
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,53 +24,72 @@ from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import Directory
-from bpe_pipeline.run.options import EncodeOptions
-from bpe_pipeline.run.patterns import slowness
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
+from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
+from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent, ShardRows
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
-from bpe_pipeline.shards.finish import CheckTask, FinishTask, ShardPlace, finish_shard, is_intact
-from bpe_pipeline.shards.formats import shard_format
-from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts
+from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles
+from bpe_pipeline.shards.finish import (
+    CheckTask,
+    DocumentRows,
+    FinishTask,
+    PackedRows,
+    ShardPlace,
+    finish_shard,
+    is_intact,
+    layout_of,
+)
+from bpe_pipeline.shards.formats import Layout, ShardFacts, shard_format
 from bpe_pipeline.shards.manifest import Encoding, holds_out
-from bpe_pipeline.shards.packing import DocumentRows, PackedRows, layout_of
-from bpe_pipeline.shards.road import Road
-from bpe_pipeline.shards.writer import Position
+from bpe_pipeline.shards.route import (
+    LEAST_SORT_BYTES,
+    HeldOut,
+    InOrder,
+    LastShare,
+    Route,
+    Shuffled,
+    SortTask,
+    bits_of,
+    bucket_name,
+    hash_held_out,
+    memory_of,
+    sort_bucket,
+)
+from bpe_pipeline.shards.writer import JOURNAL, BucketWriter, Journal, NotAsWritten, Position, ShardWriter
 from bpe_pipeline.storage import Location, each, unreadable
 from bpe_pipeline.storage.atomic import make_directory, move, write_whole
 from bpe_pipeline.storage.scratch import scratch_directory
 from bpe_pipeline.tokenizer.model import Model
 
-WRITING_STAGE, CHECKING_STAGE = "writing shards", "checking shards"
+ORDERING_STAGE, WRITING_STAGE, CHECKING_STAGE = "ordering documents", "writing shards", "checking shards"
 _WRITING_BYTES = 24 << 20  # of a worker that writes or checks a shard
-_Facts = Mapping[str, list[ShardFacts]]
+_Facts = Mapping[str, Sequence[ShardFacts]]
 
 
 def write_shards(
     runner: Runner,
     encoding: Encoding,
-    model: Model,
-    options: EncodeOptions,
+    source: ChunkFiles,
+    rows: ShardRows,
     accept: Callable[[ChunkStatistics, int], object],
-) -> tuple[list[ShardFacts], list[FileFacts], Layout]:
+) -> tuple[list[ShardFacts], list[FileFacts]]:
     """Encode what is missing and finish the shards; returns all of them, and the format's own files.
 
     accept: takes what was read, and the number of documents, before the shards are finished.
     """
-    runner.warn(slowness(model.pattern))
     with _working_directory(encoding) as directory:
         place = ShardPlace(
             shard_format(encoding.options["shard_format"]),
-            rows_of(encoding.options, model),
+            rows,
             sys.maxsize if encoding.single else encoding.options["shard_size"],
             ["train", *(["validation"] if holds_out(encoding.options) else [])],
             directory,
-            encoding.journal_of(),
         )
-        written = Road(runner, encoding, model, options, place).write()
+        road = Road(runner, encoding, source, place, Journal(directory / JOURNAL, encoding.journal_of()))
+        written = road.write()
         accept(written.statistics, written.documents)
-        by_split = _finished(runner, encoding, place, written)
-        return *_published(encoding, place, by_split, written), place.layout
+        return _published(encoding, place, road.finish(written), written)
 
 
 @contextmanager
@@ -77,33 +103,176 @@ def _working_directory(encoding: Encoding) -> Iterator[Path]:
             yield scratch
 
 
-def _finished(runner: Runner, encoding: Encoding, place: ShardPlace, written: Position) -> _Facts:
-    """Finish the shards that are not; returns the facts of all shards of each split, in order."""
-    tasks = [FinishTask(place, split, index) for split, shard in written.shards.items() for index in range(shard.index)]
-    missing = [task for task in tasks if place.facts(task.split, task.index) is None]
-    if missing:
-        seen = not runner.nodes or isinstance(encoding.directory.location, Path)  # by all workers
-        _finish(runner, place, missing, seen=seen)
-    by_split: dict[str, list[ShardFacts]] = {split: [] for split in place.splits}
-    for task in tasks:
-        if facts := place.facts(task.split, task.index):
-            by_split[task.split].append(facts)
-    return by_split
+@dataclass(frozen=True)
+class Road:
+    """How the ids of a corpus come into the buckets of its shards, in one pass or, to shuffle documents, in two.
 
+    finished: the facts of shards, by split and index.
+    """
 
-def _finish(runner: Runner, place: ShardPlace, tasks: Sequence[FinishTask], *, seen: bool) -> None:
-    """Finish shards: by workers if these see their buckets, otherwise one by one."""
-    rows = [place.long_row(task.split, task.index) for task in tasks]
-    more, longest = max((row.memory_bytes(place.format, place.layout), row.tokens) for row in rows)
-    what = f"writing {place.format.extension} with a row of {format_count(longest, 'tokens')}"
-    weights = [place.bucket(task.split, task.index).size()[0] for task in tasks]
-    grant = writers(runner, len(tasks), more, what)
-    if not seen:
+    runner: Runner
+    encoding: Encoding
+    source: ChunkFiles
+    place: ShardPlace
+    journal: Journal
+    finished: dict[tuple[str, int], ShardFacts] = field(default_factory=dict)
+
+    def write(self) -> Position:
+        """Write all ids into the buckets of shards; returns the position at the end."""
+        try:
+            return self._resume(self.journal.load())
+        except NotAsWritten:
+            self.runner.warn(f"what {self.journal.path} speaks of is not as it was written: encoding from the start")
+            return self._resume(None)
+
+    def _resume(self, position: Position | None) -> Position:
+        if position is None:
+            self.encoding.remove_begun(self.place.directory)
+            self.finished.clear()
+            position = Position()
+        self.finished.update(self.journal.finished())
+        if self.encoding.options["shuffle"] and position.dealt is None:
+            position = self._dealt(position)
+        return self._write_splits(position)
+
+    def _dealt(self, position: Position) -> Position:
+        """Deal all documents out; returns the position where the buckets are to be sorted."""
+        held_out, id_bytes = self.encoding.plan.held_out, self.place.layout.id_bytes
+        route = Shuffled(self.encoding.options["seed"], id_bytes, self._bits, held_out)
+        buckets = [
+            BucketWriter(partial(self._bucket, number)) for number in range((2 if held_out else 1) << self._bits)
+        ]
+        named = {bucket_name(number): bucket for number, bucket in enumerate(buckets)}
+        at_end = self._write(route, named, position, lambda _: self._chunks(position.source))
+        dealt = tuple(at_end.shards[name].extent for name in named)
+        return Position(statistics=at_end.statistics, dealt=dealt)
+
+    def _write_splits(self, position: Position) -> Position:
+        """Write all ids into the open shard of each split."""
+        place, dealt = self.place, position.dealt
+        self._require_files(position)
+        if position.ended:
+            self.runner.skip(ENCODING_STAGE)
+        splits = {
+            split: BucketWriter(partial(place.bucket, split), place.rows, place.most, place.most_row)
+            for split in place.splits
+        }
+
+        def sources(writer: ShardWriter) -> Generator[SourceItem, None, None]:
+            return self._chunks(position.source) if dealt is None else self._sorted(writer, dealt)
+
+        return self._write(self._route(), splits, position, sources)
+
+    def _write(
+        self,
+        route: Route,
+        buckets: Mapping[str, BucketWriter],
+        position: Position,
+        sources: Callable[[ShardWriter], Generator[SourceItem, None, None]],
+    ) -> Position:
+        """Write all that follows a position along a route; returns the position at the end."""
+        with ShardWriter(self.journal, route, buckets, self._seal, position) as writer:
+            if position.ended:
+                return position
+            with closing(sources(writer)) as made:
+                return writer.write(made)
+
+    def _route(self) -> Route:
+        """Return the route to the splits."""
+        place, options, held_out = self.place, self.encoding.options, self.encoding.plan.held_out
+        if held_out:
+            return LastShare(1 << self._bits if options["shuffle"] else held_out)
+        if holds_out(options):
+            return HeldOut(hash_held_out(options), place.layout.id_bytes, place.directory)
+        return InOrder()
+
+    @property
+    def _bits(self) -> int:
+        return bits_of(self.encoding.plan.bytes, 2 if self.encoding.plan.held_out else 1)
+
+    def _bucket(self, number: int, _shard: int = 0) -> BucketFiles:
+        return BucketFiles(self.place.directory, bucket_name(number), self.place.layout.id_bytes)
+
+    def _require_files(self, position: Position) -> None:
+        """Raise `NotAsWritten` unless closed shards, and buckets that are to be sorted, are as the journal says."""
+        to_sort = () if position.ended else (position.dealt or ())[position.source :]
+        for number, extent in enumerate(to_sort, position.source):
+            files = self._bucket(number)
+            if extent.ids and (not files.ids.exists() or files.size() != (extent.ids, extent.numbers)):
+                raise NotAsWritten
+        for split, index in self._closed(position):
+            unsealed = {shard.index for shard in position.closed.get(split, ())}
+            is_there = self.place.bucket(split, index).ids.exists() and (index in unsealed or not self.place.in_place)
+            if (split, index) not in self.finished and not is_there:
+                raise NotAsWritten
+
+    def _closed(self, position: Position) -> list[tuple[str, int]]:
+        """Return split and index of all shards that get no more ids."""
+        return [(split, index) for split, shard in position.shards.items() for index in range(shard.index)]
+
+    def _chunks(self, first: int) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each chunk from the first on."""
+        if first == len(self.encoding.plan.chunks):
+            self.runner.skip(ENCODING_STAGE)
+        else:
+            yield from self.source.blocks(first)
+
+    def _sorted(self, writer: ShardWriter, buckets: Sequence[Extent]) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each bucket; one that the journal needs no more is removed."""
+        first, id_bytes = writer.saved_source, self.place.layout.id_bytes
+        wanted = max(LEAST_SORT_BYTES, *(memory_of(extent, id_bytes) for extent in buckets))
+        threads = min(self.runner.threads, len(buckets))
+        grant = self.runner.broker.reserve(LEAST_SORT_BYTES, wanted, ORDERING_STAGE, asked=threads)
+
+        def task_of_bucket(number: int) -> SortTask:
+            return SortTask(self._bucket(number), buckets[number], self._bits, grant.bytes)
+
+        total, done = (sum(extent.ids for extent in some) for some in (buckets, buckets[:first]))
+        with self.runner.reporting(ORDERING_STAGE, total, "tokens", done) as advance:
+            sources, removed = range(first, len(buckets)), first
+            for made in blocks_in_turn(sort_bucket, task_of_bucket, sources, grant.count, 0, advance):
+                yield made
+                for number in range(removed, writer.saved_source):
+                    self._bucket(number).remove()
+                removed = writer.saved_source
+
+    def _seal(self, split: str, closed: ClosedShard) -> None:
+        """Make the files of a closed shard what they stay."""
+        key = split, closed.index
+        if key not in self.finished and (facts := self.place.seal(split, closed)) is not None:
+            self._note(*key, facts)
+
+    def _note(self, split: str, index: int, facts: ShardFacts) -> None:
+        """Note that a shard is finished."""
+        self.journal.add(split, index, facts)
+        self.finished[split, index] = facts
+
+    def finish(self, written: Position) -> _Facts:
+        """Finish the shards that are not; returns the facts of all shards of each split, in order."""
+        closed = self._closed(written)
+        missing = [FinishTask(self.place, *key) for key in closed if key not in self.finished]
+        for number, facts in self._finished(missing) if missing else ():
+            task = missing[number]
+            self._note(task.split, task.index, facts)
+            self.place.bucket(task.split, task.index).remove()
+        of_splits = {name: [key for key in closed if key[0] == name] for name in self.place.splits}
+        return {name: [self.finished[key] for key in keys] for name, keys in of_splits.items()}
+
+    def _finished(self, tasks: Sequence[FinishTask]) -> Iterator[tuple[int, ShardFacts]]:
+        """Yield the facts of shards by the numbers of their tasks: workers finish them if they see their buckets."""
+        runner, place = self.runner, self.place
+        rows = [place.long_row(task.split, task.index) for task in tasks]
+        more, longest = max((row.memory_bytes(place.format, place.layout), row.tokens) for row in rows)
+        what = f"writing {place.format.extension} with a row of {format_count(longest, 'tokens')}"
+        weights = [place.bucket(task.split, task.index).size()[0] for task in tasks]
+        grant = writers(runner, len(tasks), more, what)
+        if not runner.nodes or isinstance(self.encoding.directory.location, Path):
+            yield from runner.each(Stage(WRITING_STAGE, "tokens", finish_shard, tasks, weights, grant=grant))
+            return
         with runner.reporting(WRITING_STAGE, sum(weights), "tokens") as advance:
-            for task in tasks:
-                advance(finish_shard(task).tokens)
-        return
-    runner.run(Stage(WRITING_STAGE, "tokens", finish_shard, tasks, weights, grant=grant))
+            for number, task in enumerate(tasks):
+                yield number, finish_shard(task)
+                advance(weights[number])
 
 
 def _published(

@@ -7,21 +7,22 @@ A worker process keeps the last tokenizer that it was sent, with warm caches.
 import logging
 import pickle
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from bpe_pipeline import _core
+from bpe_pipeline.base.errors import InputError, shown
 from bpe_pipeline.corpus.files import CorpusFile, FileSpan
+from bpe_pipeline.corpus.read_budget import UNLIMITED
+from bpe_pipeline.corpus.readers import read_span, text_range
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
-from bpe_pipeline.executors import Broadcast
+from bpe_pipeline.executors import Broadcast, ignore
 from bpe_pipeline.pattern.compiled import PatternSequence
-from bpe_pipeline.shards.blocks import Sink
-from bpe_pipeline.shards.chunk_file import EncodedChunk, IdsWriter
-from bpe_pipeline.shards.special_in_text import SpecialInText
+from bpe_pipeline.shards.blocks import EncodedChunk, IdsWriter, Sink
 from bpe_pipeline.storage import Location, named, open_file
 from bpe_pipeline.storage.atomic import whole_file
 from bpe_pipeline.tokenizer.model import Model, refused_texts
@@ -73,6 +74,9 @@ class EncodeTask(ShardsTask):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+Task = TypeVar("Task", bound=IdsTask)
 
 
 def packed(model: Model) -> bytes:
@@ -133,38 +137,75 @@ def make_ids(
         front=task.front,
         behind=task.behind,
     )
-    replaced = task.ends.keys() - model.vocabulary.special_tokens
-    in_text = SpecialInText(task, ids, task.special_tokens_in_text, list(task.ends), replaced)
-    looks, total = LooksSpecial([*task.special_tokens, *task.added_tokens]), ChunkStatistics()
-    for part in in_text.parts():
-        texts = [token.decode() for token in (*part.special_tokens, *part.added_tokens)]
-        special = {text: ids_of[text] for text in texts}
-        ids.recognise(list(special.values()))
-        feeding = _Feeding(part, cutter, ids, sink, model.counting_pattern.form)
+    looks = LooksSpecial([*task.special_tokens, *task.added_tokens])
+    task, ending = _recognising(task, model)
+    special = {text: ids_of[text] for token in (*task.special_tokens, *task.added_tokens) if (text := token.decode())}
+    ids.recognise(list(special.values()))
+    feeding = _Feeding(task, cutter, ids, sink, model.counting_pattern.form)
+    with refused_texts():
+        tally = feed_chunk(task, feeding, feeding.start_span, look=looks.look)
+    feeding.write(at_least=0)
+    read, (text_tokens, text_bytes) = feeding.statistics(), ids.text()  # without added tokens
+    counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
+    in_text = {text: counts[text] for text in list(special)[ending : len(task.special_tokens)] if text in counts}
+    if in_text and task.special_tokens_in_text == "refuse":
+        raise _refusal(task, list(in_text))
+    added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
+    return ChunkStatistics(
+        bytes=read["bytes"],
+        text_tokens=text_tokens + sum(added.values()),
+        text_bytes=text_bytes + sum(len(text.encode()) * count for text, count in added.items()),
+        losses=tally.kinds,
+        special_found=counts,
+        special_in_text=in_text,
+        left_out=tuple(read["left_out"]),
+        cut=tuple(read["cut"]),
+        **looks.statistics(),
+    )
 
-        def before(file: CorpusFile, start: int, stop: int, feeding: _Feeding = feeding) -> None:
-            in_text.enter(FileSpan(file, start, stop))
-            feeding.start_span(file, start, stop)
 
-        with refused_texts():
-            tally = feed_chunk(part, feeding, before, look=looks.look)
-        feeding.write(at_least=0)
-        read = feeding.statistics()
-        in_text.enter(None)
-        counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-        added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
-        total += ChunkStatistics(
-            bytes=read["bytes"],
-            text_tokens=sum(added.values()),
-            text_bytes=sum(len(text.encode()) * count for text, count in added.items()),
-            losses=tally.kinds,
-            special_found=counts,
-            left_out=tuple(read["left_out"]),
-            cut=tuple(read["cut"]),
-        )
-    text_tokens, text_bytes = ids.text()  # without added tokens
-    total += ChunkStatistics(text_tokens=text_tokens, text_bytes=text_bytes)
-    return replace(total, special_in_text=dict(in_text.counts), **looks.statistics())
+def _recognising(task: Task, model: Model) -> tuple[Task, int]:
+    """Return the task with the special tokens that are recognised, and how many of these, the first, end documents.
+
+    The separator ends documents in texts; records are documents of their own. A chunk has only files of one kind.
+    """
+    names = [token.decode() for token in task.special_tokens]
+    recognised = list(task.ends) if task.spans[0].file.format == "text" else []
+    ending, replaced = len(recognised), task.ends.keys() - model.vocabulary.special_tokens
+    if task.special_tokens_in_text != "text":
+        recognised += [name for name in names if name not in (*recognised, *replaced)]
+    rules = {text: rule for text, rule in task.rules.items() if text in recognised or text not in names}
+    judged = sum(name in names[: task.ending] for name in recognised)
+    special_tokens = tuple(text.encode() for text in recognised)
+    return replace(task, special_tokens=special_tokens, ending=judged, rules=rules), ending
+
+
+def _refusal(task: ChunkTask, texts: Sequence[str]) -> InputError:
+    """Return the error for special tokens in the text of a chunk, with the location of the first."""
+    located = ((_location_of(task, span, text.encode()), text) for span in task.spans for text in texts)
+    where, text = next((found for found in located if found[0]), (task.spans[0].file.path, texts[0]))
+    return InputError(
+        f"{where}: the text contains the special token {shown(text)}; remove it, or encode it with "
+        "--special-tokens-in-text text (as text) or tokens (as a special token)"
+    )
+
+
+def _location_of(task: ChunkTask, span: FileSpan, wanted: bytes) -> str | None:
+    """Return where a span has a text, by reading it again; None if it is not found as it is written."""
+    file, before = span.file, b""
+    text: tuple[int, int | None] = (span.start, None)
+    if file.compression != "none":
+        text = text_range(span, task.cutting(), UNLIMITED)
+    end = text[0]
+    for block in read_span(span, task.text_field, ignore, UNLIMITED, text):
+        if isinstance(block, bytes):
+            end += len(block)
+            before = before[1 - len(wanted) :] + block if len(wanted) > 1 else block
+            if (at := before.find(wanted)) >= 0:
+                return file.location(end - len(before) + at)
+        elif (at := bytes(block.data).find(wanted, block.starts[0], block.starts[block.rows])) >= 0:
+            return file.location(block.position(block.row_at(at - block.starts[0])))
+    return None
 
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:
@@ -227,10 +268,10 @@ class _Feeding(_core.ChunkCounter):
         super().feed(block, end)
         self.write(at_least=_BLOCK_IDS)
 
-    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
+    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8, are_lines: bool = False) -> None:
         text = memoryview(data)
         if text.nbytes <= _BLOCK_BYTES:
-            super().feed_documents(offsets, data, offset_bytes)
+            super().feed_documents(offsets, data, offset_bytes, are_lines)
             self.write(at_least=_BLOCK_IDS)
             return
         for block, end in _in_blocks(offsets, data, offset_bytes):  # ids take several times its bytes

@@ -12,12 +12,13 @@ from bpe_pipeline.counts.chunk_statistics import NotTaken
 from bpe_pipeline.executors import ignore
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards import formats
-from bpe_pipeline.shards.formats.shard_format import CODES, ID_BYTES, IDS, Layout, ShardFacts, ShardFormat
+from bpe_pipeline.shards.formats import CODES, ID_BYTES, IDS, Layout, ShardFacts, ShardFormat
 from bpe_pipeline.storage import Location, open_file, read_json
 from bpe_pipeline.storage.atomic import write_json
 
 RESULT = "shards.json"
 FORMAT_VERSION = 1
+ENOUGH_DOCUMENTS = 20  # to choose among which are validation's
 _READ_BYTES = 1 << 20
 SHARD_NAME = r"(shard|data)-[0-9]{5,}[\w.-]*"
 SINGLE_STEMS = {"train": "train", "validation": "val"}  # of the one file of each split

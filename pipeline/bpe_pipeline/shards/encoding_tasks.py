@@ -1,25 +1,29 @@
 """Encoding chunks: by threads of this process, or by workers to chunk files; and the memory that each has."""
 
-from collections.abc import Callable, Generator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline import _core
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Node, ignore
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions
+from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.plan import Plan
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.run.workers import worker_count
-from bpe_pipeline.shards.blocks import Sink, SourceItem, blocks_in_turn
-from bpe_pipeline.shards.chunk_file import EncodedChunk, StoredIds, part_of
-from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, encode_chunk, make_ids, packed
-from bpe_pipeline.shards.formats.shard_format import ID_BYTES
+from bpe_pipeline.shards.blocks import ChunkFile, EncodedChunk, Sink, SourceItem, blocks_in_turn
+from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, ShardsTask, encode_chunk, make_ids, packed
+from bpe_pipeline.shards.formats import ID_BYTES
 from bpe_pipeline.shards.manifest import Encoding
+from bpe_pipeline.storage import existing
 from bpe_pipeline.storage.atomic import make_directory
 from bpe_pipeline.tokenizer.model import Model
 
@@ -35,34 +39,35 @@ NO_TOKEN = 2**32 - 1  # in place of the separator's id, which is not written
 Task = TypeVar("Task", bound=IdsTask)
 
 
-def separator_of(model: Model, options: EncodeFilesOptions) -> str | None:
-    """Return the special token that ends a document."""
+class Separators(NamedTuple):
+    """What ends and separates the documents of a corpus.
+
+    token: the special token that ends a document; becoming: the texts that become it: itself, and what also ended
+    documents at training and is no token. ending: the texts by which documents are judged, first these; separating: all
+    that separate documents, also tokens that are special.
+    """
+
+    token: str | None
+    becoming: list[str]
+    ending: list[str]
+    separating: tuple[bytes, ...]
+
+
+def separators_of(model: Model, options: EncodeFilesOptions) -> Separators:
+    """Return what separates documents for a tokenizer; `UsageError` if its token does not fit."""
     special_tokens = model.vocabulary.special_tokens
-    separator = model.separator if options.separator is None else options.separator
-    if separator is None and options.documents == "separator":
+    token = model.separator if options.separator is None else options.separator
+    if token is None and options.documents == "separator":
         raise UsageError("the tokenizer has no special token to write after each document: choose --documents offsets")
-    if separator is not None and separator not in special_tokens:
+    if token is not None and token not in special_tokens:
         raise UsageError(
-            f"--separator {separator!r} is not a special token of the tokenizer, which has "
+            f"--separator {token!r} is not a special token of the tokenizer, which has "
             f"{', '.join(special_tokens) or 'none'}: name one of these"
         )
-    return separator
-
-
-def becoming_separator(model: Model, separator: str | None) -> list[str]:
-    """Return the texts that become the separator of documents: itself, and what also ended them and is no token."""
-    also = [text for text in model.also_ending if text not in model.vocabulary.special_tokens]
-    return [*([separator] if separator else []), *also]
-
-
-def ending_texts(model: Model, separator: str | None) -> list[str]:
-    """Return the texts by which documents are judged: first those that become the separator."""
-    return list(dict.fromkeys([*becoming_separator(model, separator), *model.also_ending]))
-
-
-def separating_tokens(model: Model, separator: str | None) -> tuple[bytes, ...]:
-    """Return the texts that separate documents: those that end them, and tokens that are special."""
-    return tuple(text.encode() for text in dict.fromkeys([*ending_texts(model, separator), *model.separating]))
+    becoming = [*([token] if token else []), *(text for text in model.also_ending if text not in special_tokens)]
+    ending = list(dict.fromkeys([*becoming, *model.also_ending]))
+    separating = dict.fromkeys([*ending, *model.separating])
+    return Separators(token, becoming, ending, tuple(text.encode() for text in separating))
 
 
 def dtype_of(model: Model) -> str:
@@ -108,26 +113,25 @@ def task_of(
     kind: type[Task], model: Model, options: EncodeFilesOptions, workers: EncodingWorkers, /, **settings: Any
 ) -> "partial[Task]":
     """Return the tasks of this kind, each with these settings but for what differs between chunks."""
-    special_tokens, separator = model.vocabulary.special_tokens, separator_of(model, options)
-    separators = options.documents == "separator"
-    once = separators and model.behind[-1:] == (separator,)  # the separator is also what the tokenizer adds behind
+    special_tokens, separators = model.vocabulary.special_tokens, separators_of(model, options)
+    writes = options.documents == "separator"
+    once = writes and model.behind[-1:] == (separators.token,)  # it is also what the tokenizer adds behind
     behind = model.behind[:-1] if once else model.behind
-    ends = becoming_separator(model, separator)
-    end = NO_TOKEN if separator is None and ends else model.id_of(separator)
+    end = NO_TOKEN if separators.token is None and separators.becoming else model.id_of(separators.token)
     return partial(
         kind,
         pattern=model.pattern,
         text_field=options.text_field,
-        special_tokens=separating_tokens(model, separator),
-        ending=len(ending_texts(model, separator)),
-        ends={} if end is None else dict.fromkeys(ends, end),
+        special_tokens=separators.separating,
+        ending=len(separators.ending),
+        ends={} if end is None else dict.fromkeys(separators.becoming, end),
         rules=model.preparation.rules,
         judge=DocumentJudge.of(vars(options)),
         budget_bytes=workers.text_bytes,
         grant=workers.grant,
         copies=2,  # of more memory, half may go to the cache
         separator=end,
-        separators=separators,
+        separators=writes,
         special_tokens_in_text=options.special_tokens_in_text,
         front=[special_tokens[text] for text in model.front],
         behind=[special_tokens[text] for text in behind],
@@ -161,22 +165,73 @@ def ids_by_threads(
     return blocks_in_turn(make, task_of_chunk, chunks, threads, threads * workers.waiting_bytes, advance)
 
 
-def corpus_stage(
-    runner: Runner, encoding: Encoding, model: Model, options: EncodeOptions
-) -> Stage[EncodeTask, EncodedChunk]:
-    """Return the stage of workers that encode the chunks of a corpus to chunk files."""
-    workers = encoding_workers(runner.broker, runner.workers, model, len(encoding.plan.chunks), runner.nodes)
-    task = task_of(
-        EncodeTask,
-        model,
-        options,
-        workers,
-        model=runner.executor.broadcast(packed(model)),
-        tokenizer=encoding.options["tokenizer"],
-        cache_bytes=workers.cache_bytes,
-        held_out_from=encoding.plan.held_out_from,
-    )
-    return encoding_stage(encoding, encode_chunk, task, workers.grant)
+@dataclass(frozen=True)
+class ChunkFiles(ABC):
+    """The source of blocks that workers make: the file of each chunk, in turn."""
+
+    runner: Runner
+    encoding: Encoding
+
+    @abstractmethod
+    def stage(self) -> Stage[Any, EncodedChunk]:
+        """Return the stage of workers that make the files that are missing, as `encoding_stage` does."""
+
+    def blocks(self, first: int) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each chunk from the first on, and at its end what was read."""
+        parts, encoded, chunk = self.encoding.parts(), dict[int, ChunkStatistics](), first
+        for index, part in self.runner.each(self.stage()):
+            if index >= first:
+                encoded[index] = part.statistics
+            while chunk in encoded:
+                yield from parts[chunk].blocks()
+                yield encoded.pop(chunk)
+                chunk += 1
+
+    def stored(self) -> Iterator[EncodedChunk]:
+        """Yield what the files of all chunks hold, until the shards are complete."""
+        for part in self.encoding.parts():
+            if (chunk := part.holds()) is None:
+                raise RunDirectoryError(f"{part.path} is gone or damaged: start again with --overwrite")
+            yield chunk
+
+
+@dataclass(frozen=True)
+class CorpusText(ChunkFiles):
+    """The text of a corpus, which threads of this process encode where no files of chunks are needed."""
+
+    model: Model
+    options: EncodeOptions
+
+    def stage(self) -> Stage[EncodeTask, EncodedChunk]:
+        """Return the stage of workers that encode the chunks of the corpus."""
+        runner, encoding = self.runner, self.encoding
+        workers = encoding_workers(runner.broker, runner.workers, self.model, len(encoding.plan.chunks), runner.nodes)
+        task = task_of(
+            EncodeTask,
+            self.model,
+            self.options,
+            workers,
+            model=runner.executor.broadcast(packed(self.model)),
+            tokenizer=encoding.options["tokenizer"],
+            cache_bytes=workers.cache_bytes,
+            held_out_from=encoding.plan.held_out_from,
+        )
+        return encoding_stage(encoding, encode_chunk, task, workers.grant)
+
+    def blocks(self, first: int) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each chunk from the first on, and at its end what was read."""
+        plan, model, runner = self.encoding.plan, self.model, self.runner
+        has_files = any(existing([part.path for part in self.encoding.parts()[first:]]))
+        is_local = isinstance(self.encoding.directory.location, Path)
+        if runner.nodes or has_files or on_regex(model.pattern) or not is_local:
+            yield from super().blocks(first)
+            return
+        done = sum(chunk.bytes for chunk in plan.chunks[:first])
+        workers = encoding_workers(runner.broker, runner.workers, model, len(plan.chunks)).in_order()
+        task = task_of(ShardsTask, model, self.options, workers, held_out_from=plan.held_out_from)
+        with runner.reporting(ENCODING_STAGE, plan.bytes, "bytes", done, kept="encoded") as advance:
+            yield from ids_by_threads(model, task, plan, workers, first, advance)
+        _core.give_back_memory()
 
 
 def encoding_stage(
@@ -192,8 +247,8 @@ def encoding_stage(
     written = {part.path for part in parts[: encoding.written_chunks()]}
 
     def stored(tasks: Sequence[Any]) -> list[EncodedChunk | None]:
-        files = [StoredIds(task.output, task.fingerprint) for task in tasks]
-        chunks = [NOTHING if file.path in written else part_of(file) for file in files]
+        files = [ChunkFile(task.output, task.fingerprint) for task in tasks]
+        chunks = [NOTHING if file.path in written else file.holds() for file in files]
         encoding.directory.refuse_replaced([task.output for task in tasks], chunks)
         return chunks
 

@@ -1,48 +1,193 @@
 """Finishing shards: a closed bucket becomes a shard, and shards are checked. What a worker process does.
 
+Its documents become rows: each is a row, or rows of a fixed number of tokens are packed with them.
+
 A finished shard, and its second file, are hidden files until all are finished, named by split and index, since a
-shard's own name may say how many there are. `.NAME.facts` says what it is: it is written last, and the shard is
-finished if it exists.
+shard's own name may say how many there are.
 """
 
-import contextlib
-import json
 import logging
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub
 from pathlib import Path
 from typing import Any
 
+from bpe_pipeline import _core
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.bucket import REMEDY, BucketFiles
+from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, LongRow, RowsAndFacts, ShardRows
 from bpe_pipeline.shards.encode_worker import unload
 from bpe_pipeline.shards.encoded_corpus import checksum
-from bpe_pipeline.shards.formats.shard_format import Layout, ShardFacts, ShardFormat
-from bpe_pipeline.shards.packing import DocumentRows, LongRow, PackedRows, rows_and_facts
-from bpe_pipeline.shards.split_writer import ClosedShard
-from bpe_pipeline.storage import Location, read_json, unreadable
-from bpe_pipeline.storage.atomic import whole_file
+from bpe_pipeline.shards.formats import ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat
+from bpe_pipeline.storage import Location, unreadable
 
 _log = logging.getLogger(__name__)
 MOST_ROW = 1 << 26  # ids, as of rows that are packed
 _ENDS_AT_ONCE, _SHORT = 1 << 10, 1 << 19  # ids of a document that takes less memory than a group of rows
 
 
+POSITIONS, NUMBERS = "position_ids", "document_ids"
+_WINDOW_TOKENS, _WINDOW_ROWS = 1 << 20, 64  # at least, packed together: what is left of a window is padding
+
+
+@dataclass(frozen=True)
+class DocumentRows:
+    """Each document is a row."""
+
+    layout: Layout
+    whole: bool
+    cut: int | None = 1
+
+    def shard_tokens(self, most: int) -> int:
+        """Return the most tokens of a shard, if that many are asked for."""
+        return most
+
+    def left_out(self, _tokens: int) -> int:
+        """Return 0: every token is in a row."""
+        return 0
+
+    def longest(self, tokens: int, _documents: int, document_tokens: int) -> LongRow:
+        """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
+        return LongRow(min(document_tokens, tokens))
+
+    def made(self, format_: ShardFormat, bucket: BucketFiles, tokens: int, documents: int) -> RowsAndFacts:
+        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
+        rows = (Rows({IDS: ids}, ends) for ids, ends in bucket.blocks(0, tokens, documents))
+        return rows, lambda count: {"rows": count if format_.rows and count != documents else None}
+
+
+@dataclass(frozen=True)
+class PackedRows:
+    """Documents are packed into rows of that many tokens. packing: concat, best-fit or none; pad: the id that fills."""
+
+    layout: Layout
+    packing: str
+    row_tokens: int
+    pad: int
+
+    @property
+    def padded(self) -> bool:
+        """Return whether all rows have the same length."""
+        return self.layout.row_tokens is not None
+
+    @property
+    def whole(self) -> bool:
+        """Return whether a shard ends with a document."""
+        return self.packing != "concat"
+
+    @property
+    def cut(self) -> int | None:
+        """The multiple of tokens at which a document longer than a shard is cut; None if it is not."""
+        return None if self.packing == "none" else self.row_tokens
+
+    @property
+    def window(self) -> int:
+        """How many tokens are packed together; rows depend on it only if the best fit is chosen."""
+        return max(_WINDOW_TOKENS, _WINDOW_ROWS * self.row_tokens) if self.packing == "best-fit" else _WINDOW_TOKENS
+
+    def shard_tokens(self, most: int) -> int:
+        """Return the most tokens of a shard, if that many are asked for: a shard is never smaller than a row."""
+        rows = max(most // self.row_tokens, 1)
+        return rows * self.row_tokens if self.packing == "concat" else max(most, self.row_tokens)
+
+    def left_out(self, tokens: int) -> int:
+        """Return how many of that many tokens fill no row."""
+        return tokens % self.row_tokens if self.packing == "concat" else 0
+
+    def longest(self, tokens: int, documents: int, _document_tokens: int) -> LongRow:
+        """Return the longest row of shards with at most that many tokens, of that many documents."""
+        row = self.row_tokens
+        longest = row if self.padded and self.packing != "concat" else min(row, tokens)
+        if self.packing == "concat" and len(self.layout.columns) == 1:
+            return LongRow(longest)
+        together = min(tokens, self.window + row)
+        pre_tokens = documents + together // row
+        if self.packing == "best-fit":  # at most one row is not even half full
+            together = min(2 * together + row, pre_tokens * row)
+        elif self.packing == "none" and self.padded:
+            together = min(pre_tokens, -(-self.window // row)) * row
+        return LongRow(longest, together, self.layout.id_bytes)
+
+    def made(self, _: ShardFormat, bucket: BucketFiles, tokens: int, documents: int) -> RowsAndFacts:
+        """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""
+        packer = Packer(self)
+        rows = packer.rows(bucket.blocks(0, tokens, documents))
+        return rows, lambda count: {"tokens": packer.tokens, "rows": count, "dropped": 0, **packer.cost()}
+
+
+def layout_of(options: Mapping[str, Any], format_: ShardFormat) -> Layout:
+    """Return what the rows of an encoding with these options have in this format."""
+    row_tokens, packing, columns = options["sequence_length"], options["pack"], {IDS: options["dtype"]}
+    if row_tokens is None:
+        return Layout(columns, offsets=options["documents"] == "offsets")
+    if format_.columns and (packing == "best-fit" or options["position_ids"]):
+        columns |= {POSITIONS: "int32", NUMBERS: "int32"}
+    padded = packing != "none" or not format_.rows
+    return Layout(columns, row_tokens if padded else None, documents=False)
+
+
+class Packer:
+    """Packs documents into rows, and knows what that costs."""
+
+    def __init__(self, packed: PackedRows) -> None:
+        self._packed, self._columns = packed, len(packed.layout.columns) > 1
+        self._packer = _core.Packer(
+            packed.layout.id_bytes,
+            row=packed.row_tokens,
+            pad=packed.pad,
+            window=packed.window,
+            packing=packed.packing,
+            padded=packed.padded and packed.packing != "concat",
+        )
+        self.tokens = 0
+
+    def cost(self) -> dict[str, int]:
+        """Return the tokens that fill rows up, and those of documents that were left out."""
+        padded, truncated, _ = self._packer.amounts()
+        return {"padded": padded, "truncated": truncated}
+
+    def rows(self, blocks: Iterator[Block]) -> Iterator[Rows]:
+        """Yield the rows of the documents in these blocks."""
+        if self._packed.packing == "concat" and not self._columns:
+            yield from self._end_to_end(blocks)
+            return
+        first = 0
+        for ids, ends in blocks:
+            self._packer.add(ids, ends, first)
+            first += len(ids)
+            if self._packer.ready():
+                yield self._taken()
+        self._packer.end()
+        if self._packer.ready():
+            yield self._taken()
+
+    def _taken(self) -> Rows:
+        ids, ends, positions, numbers = self._packer.take(self._columns)
+        ids = ids.cast(ID_CODES[self._packed.layout.id_bytes])
+        columns = {IDS: ids, **({POSITIONS: positions, NUMBERS: numbers} if self._columns else {})}
+        first, self.tokens = self.tokens, self.tokens + len(ids)
+        return Rows(columns, array("Q", (first + end for end in ends)))
+
+    def _end_to_end(self, blocks: Iterator[Block]) -> Iterator[Rows]:
+        row = self._packed.row_tokens
+        for ids, _ in blocks:
+            before = self.tokens
+            self.tokens += len(ids)
+            yield Rows({IDS: ids}, array("Q", range((before // row + 1) * row, self.tokens + 1, row)))
+
+
 @dataclass(frozen=True)
 class ShardPlace:
-    """The shards of an encoding. most: ids of one; directory: where they are made; of: what the encoding depends on."""
+    """The shards of an encoding. most: ids of one; directory: where they are made."""
 
     format: ShardFormat
-    rows: DocumentRows | PackedRows
+    rows: ShardRows
     most: int
     splits: Sequence[str]
     directory: Path
-    of: str
 
     @property
     def layout(self) -> Layout:
@@ -56,7 +201,8 @@ class ShardPlace:
             return False
         if isinstance(self.rows, DocumentRows):
             return True
-        return not self.format.rows and self.rows.packing == "concat" and len(self.layout.columns) == 1
+        packed = isinstance(self.rows, PackedRows) and self.rows.packing == "concat"
+        return not self.format.rows and packed and len(self.layout.columns) == 1
 
     @property
     def most_row(self) -> int | None:
@@ -76,33 +222,23 @@ class ShardPlace:
         whole = bucket.ids if self.in_place else bucket.ids.with_suffix(".shard")
         return whole, None if second is None else bucket.ids.with_suffix(".second")
 
-    def facts_file(self, split: str, index: int) -> Path:
-        """Return where the facts of a finished shard are."""
-        return self.bucket(split, index).ids.with_suffix(".facts")
+    def seal(self, split: str, closed: ClosedShard) -> ShardFacts | None:
+        """Finish a closed shard and return its facts, if its ids are the shard; otherwise cut its files to size.
 
-    def facts(self, split: str, index: int) -> ShardFacts | None:
-        """Return the facts of a shard, without its name; None if it is not finished."""
-        with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
-            of, facts = read_json(self.facts_file(split, index))
-            return stored(ShardFacts, facts) if of == self.of else None
-        return None
-
-    def seal(self, split: str, closed: ClosedShard) -> None:
-        """Finish a closed shard if its ids are the shard, or cut its files to size. Again it makes the same."""
+        Again it makes the same.
+        """
         bucket = self.bucket(split, closed.index)
-        if self.facts(split, closed.index) is not None:
-            return
         with os_error_as(RunDirectoryError, f"{bucket.ids} cannot be written", REMEDY):
             if not self.in_place:
                 bucket.cut(closed.ids, closed.documents)
-                return
-            _, second = self.finished(split, closed.index)
-            with bucket.ids.open("r+b") as file:
+                return None
+            whole, second = self.finished(split, closed.index)
+            with whole.open("r+b") as file:
                 file.truncate(len(bucket.header) + closed.ids * bucket.id_bytes)
                 count = self.format.complete(file, second, self.layout, bucket.number_blocks(closed.documents))
             same_header = self.format.header(self.layout, closed.ids) == bucket.header
             facts = {"tokens": closed.ids, "documents": closed.documents, **self._rows_of(closed, count)}
-            self._write_facts(split, closed.index, facts, closed.crc32 if same_header else None)
+            return self._facts(split, closed.index, facts, closed.crc32 if same_header else None)
 
     def _rows_of(self, closed: ClosedShard, rows: int) -> dict[str, Any]:
         if not self.layout.documents:
@@ -115,30 +251,26 @@ class ShardPlace:
         whole, second = self.finished(split, index)
         with os_error_as(RunDirectoryError, f"{whole} cannot be written", REMEDY):
             ids, documents = bucket.size()
-            rows, facts_of = rows_and_facts(self.format, self.rows, bucket.blocks(0, ids, documents), ids)
-            facts = facts_of(self.format.write(whole, second, self.layout, rows))
-            finished = self._write_facts(split, index, facts)
+            rows, facts_of = self.rows.made(self.format, bucket, ids, documents)
+            count = self.format.write(whole, second, self.layout, rows)
+            facts = self._facts(split, index, {"tokens": ids, "documents": documents, **facts_of(count)})
             system.flush(self.directory)  # its name is on disk before the bucket is gone
-            bucket.remove()
-        return finished
+        return facts
 
-    def _write_facts(self, split: str, index: int, facts: dict[str, Any], crc32: int | None = None) -> ShardFacts:
-        """Write the facts of a shard, when it is on disk. crc32: of it, if it is known."""
+    def _facts(self, split: str, index: int, facts: dict[str, Any], crc32: int | None = None) -> ShardFacts:
+        """Return the facts of a shard, without its name, when it is on disk. crc32: of it, if it is known."""
         whole, second = self.finished(split, index)
-        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
         for path in filter(None, (whole, second)):
             system.flush(path)
-        made = ShardFacts(name="", **facts)
-        with whole_file(self.facts_file(split, index), REMEDY, sync_directory=False) as path:
-            path.write_text(json.dumps([self.of, plain(made)]))
-        return made
+        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
+        return ShardFacts(name="", **facts)
 
     def long_row(self, split: str, index: int) -> LongRow:
         """Return the longest row of a closed shard."""
         bucket = self.bucket(split, index)
         ids, documents = bucket.size()
-        gathered = isinstance(self.rows, DocumentRows) and self.format.memory_bytes(self.layout) is not None
-        document = longest_document(bucket.number_blocks(documents, _ENDS_AT_ONCE), ids) if gathered else 0
+        gathers = self.most_row is not None
+        document = longest_document(bucket.number_blocks(documents, _ENDS_AT_ONCE), ids) if gathers else 0
         return self.rows.longest(ids, documents, document)
 
 

@@ -18,7 +18,7 @@ from bpe_pipeline.shards import plan as planning
 from bpe_pipeline.shards.blocks import SourceItem
 from bpe_pipeline.shards.encode_worker import IdsTask
 from bpe_pipeline.shards.encoding_tasks import dtype_of, encoding_workers, ids_by_threads, task_of
-from bpe_pipeline.shards.formats.shard_format import ID_BYTES, ID_CODES
+from bpe_pipeline.shards.formats import ID_BYTES, ID_CODES
 from bpe_pipeline.tokenizer.model import Model
 
 

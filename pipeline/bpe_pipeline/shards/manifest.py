@@ -2,9 +2,9 @@
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
 parts/000000.ids   the ids of a chunk, made by a worker; they stay until all shards are written
-journal            how far the one writer is; deleted when all shards are written
-.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one;
-                   .facts: what it is
+journal            how far the one writer is, and .finished, a line for each finished shard; deleted when all
+                   shards are written
+.train-00000.ids   the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one
 .bucket-000.ids    the documents of a bucket that will be sorted; .ends: their keys and sizes
 shard-00000.npy    the shards, each with a second file if the format has one, such as shard-00000.documents.npy
                    for offsets; and what else the format adds, such as state.json and dataset_info.json of arrow
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
+from bpe_pipeline.run.directory import LOG, LOG_OF_PART, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.chunk_file import StoredIds, part_name
+from bpe_pipeline.shards.blocks import ChunkFile, part_name
 from bpe_pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
@@ -37,16 +37,15 @@ from bpe_pipeline.shards.encoded_corpus import (
     single_names,
     write_result,
 )
-from bpe_pipeline.shards.formats import shard_format
-from bpe_pipeline.shards.formats.shard_format import IDS, Layout, ShardFormat
-from bpe_pipeline.shards.writer import WRITING, Journal
+from bpe_pipeline.shards.formats import IDS, Layout, ShardFormat, shard_format
+from bpe_pipeline.shards.writer import FINISHED, JOURNAL, Journal
 from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.tokenizer.model import Model
 
-JOURNAL = "journal"
-_BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second|facts)(\..*)?")  # not complete
+_BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second)(\..*)?")  # not complete
 ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
-_RESERVED = rf"parts|{JOURNAL}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
+_WORKING = rf"parts|{JOURNAL}|{re.escape(FINISHED)}|{_BEGUN.pattern}"
+_RESERVED = rf"{_WORKING}|log\.txt|{LOG_OF_PART.pattern}|shards\.json|{SHARD_NAME}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 
@@ -110,14 +109,14 @@ class Encoding:
 
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
-        self.directory.remove([*self.owned_parts(), JOURNAL])
+        self.directory.remove([*self.owned_parts(), JOURNAL, FINISHED])
         if isinstance(where := self.directory.location, Path):
             self.remove_begun(where)
 
     def remove_begun(self, where: Path) -> None:
         """Delete the journal and all buckets in a local directory, after which encoding starts from the first chunk."""
         for name in names_in(where):
-            if name == JOURNAL or _BEGUN.fullmatch(name):
+            if name in (JOURNAL, FINISHED) or _BEGUN.fullmatch(name):
                 (where / name).unlink()
 
     def journal_of(self) -> str:
@@ -135,13 +134,13 @@ class Encoding:
         position = Journal(where / JOURNAL, self.journal_of()).load() if isinstance(where, Path) else None
         if position is None:
             return 0
-        return len(self.plan.chunks) if position.dealt and position.pass_ == WRITING else position.source
+        return position.source if position.dealt is None else len(self.plan.chunks)
 
-    def parts(self) -> list[StoredIds]:
+    def parts(self) -> list[ChunkFile]:
         """Return the path of each part, and the fingerprint of what it depends on."""
         options = without_defaults(self.options)
         return [
-            StoredIds(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
+            ChunkFile(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
             for index, name in enumerate(self.owned_parts())
         ]
 

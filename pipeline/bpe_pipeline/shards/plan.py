@@ -1,19 +1,28 @@
 """The plan of an encoding: what is read, where it is cut, and what separates documents.
 
 The plan is made once and stored in `encoding.json`; a resumed encoding keeps it, also with other workers.
+
+Where a corpus has too few documents to choose among, the last share of its text is validation's. That is for plain,
+uncompressed text: a single text without separators, such as nanoGPT's `input.txt`, or a few files. Text is cut where a
+line ends, and a document ends there; without lines between documents, at a space, or anywhere. Elsewhere a hash of each
+document decides.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import accumulate, islice
 from os import PathLike
 from typing import Any
 
+from bpe_pipeline._core import SpecialTokens
 from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.corpus.chunks import cutting_of
+from bpe_pipeline.corpus.chunks import Chunk, Cutting, SearchedText, Span, cutting_of, find_line_end, find_separator
 from bpe_pipeline.corpus.documents import DocumentJudge
-from bpe_pipeline.corpus.files import CorpusFile
+from bpe_pipeline.corpus.files import CorpusFile, opened
 from bpe_pipeline.corpus.listing import Listing
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, most_frequent
 from bpe_pipeline.executors import Node
@@ -35,15 +44,13 @@ from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_cor
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
+from bpe_pipeline.shards.encoded_corpus import ENOUGH_DOCUMENTS
 from bpe_pipeline.shards.encoding_tasks import (
-    becoming_separator,
+    Separators,
     dtype_of,
-    ending_texts,
-    separating_tokens,
-    separator_of,
+    separators_of,
 )
 from bpe_pipeline.shards.formats import shard_format, single_formats
-from bpe_pipeline.shards.last_share import holding_out_last
 from bpe_pipeline.shards.manifest import Encoding
 from bpe_pipeline.storage import named
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
@@ -52,6 +59,7 @@ from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
 _LEAST_CHUNK_BYTES, _MOST_CHUNK_BYTES = 1 << 20, 32 << 20
 _CHUNKS_PER_WORKER = 8
+_READ_BYTES = 1 << 20
 
 
 def refuse_swapped(inputs: object, call: str) -> None:
@@ -76,7 +84,7 @@ def warnings_of(
     model: Model, options: EncodeFilesOptions, total: ChunkStatistics, documents: int, plan: Plan
 ) -> Iterator[str]:
     """Yield warnings of special tokens in the text that are not what the tokenizer takes for the separator."""
-    if warning := other_separator(model, separator_of(model, options), total.special_found, documents, plan):
+    if warning := other_separator(model, separators_of(model, options).token, total.special_found, documents, plan):
         yield warning
     elif ending := ending_of_turns(model, options):
         yield ending
@@ -115,7 +123,7 @@ def other_separator(
 
 def require_one_search(model: Model, options: EncodeFilesOptions) -> None:
     """Raise `UsageError` if the core cannot make the ids of a corpus by one search for tokens and NFC."""
-    special_tokens, rules = _recognised(model, options)
+    special_tokens, rules = _recognised(model, options, separators_of(model, options))
     texts = dict.fromkeys([*(token.decode() for token in special_tokens), *rules])
     replace(model.preparation, rules=rules).require_one_search(list(texts))
 
@@ -163,7 +171,7 @@ def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
         **asdict(DocumentJudge.of(vars(options))),
         **options.of_stage("encode"),
         "seed": options.seed,
-        "separator": separator_of(model, options),
+        "separator": separators_of(model, options).token,
         "tokenizer": shards.tokenizer_fingerprint(model),
         "dtype": dtype_of(model),
     }
@@ -211,31 +219,33 @@ def chunk_bytes_of(files: Sequence[CorpusFile], options: CorpusOptions, nodes: S
     return options.chunk_size or min(max(size, _LEAST_CHUNK_BYTES), most)
 
 
-def _recognised(model: Model, options: EncodeFilesOptions) -> tuple[tuple[bytes, ...], dict[str, TokenRule]]:
+def _recognised(
+    model: Model, options: EncodeFilesOptions, separators: Separators
+) -> tuple[tuple[bytes, ...], dict[str, TokenRule]]:
     """Return the tokens that separate documents in texts, and the rules of all that are recognised there."""
-    separator, rules = separator_of(model, options), dict(model.preparation.rules)
-    separating = separating_tokens(model, separator)
+    rules = dict(model.preparation.rules)
     if options.special_tokens_in_text != "text":
-        return separating, rules
-    ends = becoming_separator(model, separator)
-    others = {token.decode() for token in separating} - {*ends}
-    return tuple(map(str.encode, ends)), {text: rule for text, rule in rules.items() if text not in others}
+        return separators.separating, rules
+    ends = tuple(text.encode() for text in separators.becoming)
+    others = {token.decode() for token in separators.separating if token not in ends}
+    return ends, {text: rule for text, rule in rules.items() if text not in others}
 
 
 def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, nodes: Sequence[Node] = ()) -> Plan:
     """Return the plan; `InputError` if there is nothing to read at all."""
     most = SLOW_CHUNK_BYTES if on_regex(model.pattern) else _MOST_CHUNK_BYTES
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
-    separator = separator_of(model, options) or ""
-    special_tokens, rules = _recognised(model, options)
+    separators = separators_of(model, options)
+    special_tokens, rules = _recognised(model, options, separators)
     judge = DocumentJudge.of(vars(options))
     reading: dict[str, Any] = {
         "judge": judge,
-        "ending": len(ending_texts(model, separator or None)),
+        "ending": len(separators.ending),
         "text_field": options.text_field,
     }
     cutting = cutting_of(special_tokens, rules, model.counting_pattern, **reading)
     known = {*(token.decode() for token in special_tokens), *rules}
+    separator = separators.token or ""
     ends_alike = [text for text in known if separator and text.endswith(separator)]
     if judge.needs_whole_documents or ((model.front or model.behind) and ends_alike[1:]):
         # Elsewhere the text before a cut does not say whether a document has started there: parts may be skipped. And a
@@ -246,7 +256,120 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
             special_tokens=cutting.special_tokens if cuts else (),
             separator=separator.encode() if cuts else b"",
         )
-    plan = Plan(empty=listing.empty).extended(listing.files, cutting, chunk_bytes, ())
+    plan = Plan(empty=listing.empty).extended(
+        listing.files, cutting, chunk_bytes, [file.format == "text" for file in listing.files]
+    )
     share = getattr(options, "val_fraction", None)
-    ends = [text.encode() for text in becoming_separator(model, separator)]
+    ends = [text.encode() for text in separators.becoming]
     return holding_out_last(plan, cutting, ends, share) if share else plan
+
+
+def holding_out_last(plan: Plan, cutting: Cutting, ends: Sequence[bytes], share: float) -> Plan:
+    """Return the plan with a cut before the last share of its text, if it has too few documents; elsewhere as it is."""
+    if any((file.format, file.compression) != ("text", "none") for file in plan.files):
+        return plan
+    texts = _Texts(plan.files, cutting, ends)
+    begins = list(islice(texts.begins(), ENOUGH_DOCUMENTS))
+    if len(begins) == ENOUGH_DOCUMENTS:
+        return plan
+    wanted = texts.starts[-1] - int(share * texts.starts[-1])
+    cut = texts.line_near(wanted) or max(begins) or texts.word_near(wanted)
+    return _cut(plan, *texts.file_at(cut)) if cut else plan
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The files of a corpus as one text, in which positions are counted. ends: what ends documents."""
+
+    files: Sequence[CorpusFile]
+    cutting: Cutting
+    ends: Sequence[bytes]
+
+    @property
+    def starts(self) -> list[int]:
+        """Where each file starts, and the last one ends."""
+        return [*accumulate((file.size for file in self.files), initial=0)]
+
+    def file_at(self, position: int) -> tuple[int, int]:
+        """Return the file that has the byte at a position, and the offset there."""
+        starts = self.starts
+        file = bisect_right(starts, position) - 1
+        return file, position - starts[file]
+
+    def begins(self) -> Iterator[int]:
+        """Yield where documents begin."""
+        specials = self.cutting.specials()
+        find = partial(_find_any, specials, self.ends)
+        for file, start in zip(self.files, self.starts, strict=False):
+            with opened(file.path) as stream:
+                text, at = SearchedText(stream.read_at, file.size, _READ_BYTES, specials), 0
+                while at < file.size:
+                    yield start + at
+                    if (found := text.first(at, file.size, find, 1)) is None:
+                        break
+                    data = stream.read_at(found, specials.longest)
+                    at = found + max(len(end) for end in self.ends if data.startswith(end))
+
+    def line_near(self, wanted: int) -> int:
+        """Return where the first line starts from a position on, or else the last before it; 0 if there is none."""
+        index, at = self.file_at(min(wanted, self.starts[-1] - 1))
+        file, start = self.files[index], self.starts[index]
+        with opened(file.path) as stream:
+            text = SearchedText(stream.read_at, file.size, _READ_BYTES, self.cutting.specials())
+            last = file.size - (index == len(self.files) - 1)  # behind the end of the corpus nothing is left
+            end = text.first(max(at - 1, 0), last, find_line_end, 1)
+            if end is None and index < len(self.files) - 1:
+                return self.starts[index + 1]
+            for block in range(at, 0, -_READ_BYTES):
+                if end is not None:
+                    break
+                *_, end = None, *_ends_in(text, max(block - _READ_BYTES, 0), block)
+        return start if end is None else start + end + 1
+
+    def word_near(self, wanted: int) -> int:
+        """Return where a space is in the one file from a position on, or else a character; 0 if it has only one."""
+        file, at = self.files[0], max(wanted, 1)
+        with opened(file.path) as stream:
+            text = SearchedText(stream.read_at, file.size, _READ_BYTES, self.cutting.specials())
+            searches = ((at, _find_space), (at, _find_character), (1, _find_character))
+            return next(filter(None, (text.first(start, file.size, find, 1) for start, find in searches)), 0)
+
+
+def _find_any(specials: SpecialTokens, ends: Sequence[bytes], data: bytes, low: int, high: int) -> int | None:
+    found = (find_separator(specials, end, data, low, high) for end in ends)
+    return min((at for at in found if at is not None), default=None)
+
+
+def _find_space(data: bytes, low: int, high: int) -> int | None:
+    at = data.find(b" ", low, high)
+    return None if at < 0 else at
+
+
+def _find_character(data: bytes, low: int, high: int) -> int | None:
+    return next((at for at in range(low, high) if data[at] & 0xC0 != 0x80), None)
+
+
+def _ends_in(text: SearchedText, start: int, stop: int) -> Iterator[int]:
+    """Yield where lines end in a range."""
+    while (end := text.first(start, stop, find_line_end, 1)) is not None:
+        yield end
+        start = end + 1
+
+
+def _cut(plan: Plan, file: int, at: int) -> Plan:
+    """Return the plan with a chunk that starts at this byte of this file: what is held out."""
+    chunks = list[Chunk]()
+    for chunk in plan.chunks:
+        before = [
+            Span(span.file, span.start, min(span.stop, at) if span.file == file else span.stop)
+            for span in chunk.spans
+            if (span.file, span.start) < (file, at)
+        ]
+        after = [
+            Span(span.file, max(span.start, at) if span.file == file else span.start, span.stop)
+            for span in chunk.spans
+            if (span.file, span.stop) > (file, at)
+        ]
+        chunks += [Chunk(tuple(spans)) for spans in (before, after) if spans]
+    first = next(number for number, chunk in enumerate(chunks) if chunk.spans[0][:2] == (file, at))
+    return replace(plan, chunks=tuple(chunks), held_out=first)

@@ -1,181 +1,297 @@
-"""The one writer: it takes the blocks of sources in turn, and journals how far it is.
+"""The one writer: it takes the blocks of sources in turn, sends them along a route, and journals how far it is.
 
-The journal is a file of a size that does not depend on the corpus. It is replaced when what it speaks of is on disk,
-and is on disk itself before anything that it speaks of is changed. A run that was stopped cuts the open buckets back to
-what the journal says, and resumes with the source that it names.
+A run that was stopped cuts the open buckets back to what the journal says, and resumes with the source that it names.
+Where a shard ends, the next one begins: that depends on the ids and the ends of documents alone, not on the blocks in
+which they come.
 """
 
 import json
 import os
 import time
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from bpe_pipeline.base import system
-from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, os_error_as
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.blocks import IdBlock, SourceItem, SourceResumer
-from bpe_pipeline.shards.bucket import BucketFiles, Extent, OpenBucket
+from bpe_pipeline.shards.blocks import NO_ENDS, IdBlock, SourceItem, SourceResumer
+from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, Extent, OpenBucket, ShardRows, own_file
+from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.route import Route, Routed, Start
-from bpe_pipeline.shards.split_writer import ClosedShard, OpenShard, SplitWriter
 from bpe_pipeline.storage import read_json
 from bpe_pipeline.storage.atomic import write_whole
 
-DEALING, WRITING = "dealing", "writing"  # documents out to buckets that will be sorted; shards
+JOURNAL, FINISHED = "journal", ".finished"
 _PAUSE_S, _MOST_UNSAVED_BYTES = 1.0, 64 << 20  # between two states of the journal
 _SAVING_SHARE = 20  # saving takes at most this part of the time, where many buckets are open
+_MOST_UNSYNCED = 16  # shards of a split that are closed, but not yet on disk: their files are open
+
+
+@dataclass
+class OpenShard:
+    """The state of a bucket that is written. index: of the shard; extent: of its files.
+
+    last_end, ended: the last end of a document that is not behind the most ids of a shard, and how many ends are not;
+    next_end: the first one behind. row_start: where the document starts that has not ended; documents: that ended in
+    earlier shards.
+    """
+
+    index: int = 0
+    extent: Extent = Extent()
+    last_end: int = 0
+    ended: int = 0
+    next_end: int | None = None
+    row_start: int = 0
+    documents: int = 0
 
 
 @dataclass(frozen=True)
 class Position:
     """How far the writer is.
 
-    pass_: `DEALING` or `WRITING`. source: the next chunk or, to write what was dealt out, bucket; ids, ends: of it that
-    are in buckets; documents: that ended before. statistics: of the chunks that were read. dealt: the buckets to sort;
-    shards: the open one of each split; closed: shards that get no more ids, whose files are not cut to size yet.
-    left_out: ids of each split that fill no row, at the end; ended: whether there is no further source.
+    source: the next chunk or, where documents are dealt out, bucket; ids, ends: of it that are in buckets; documents:
+    that ended before. statistics: of the chunks that were read. dealt: the buckets that all documents were dealt out
+    to; None before that, and where their order stays. shards: the open bucket of each name; closed: shards that get no
+    more ids, whose files are not cut to size yet. left_out: ids of each split that fill no row, at the end; ended:
+    whether there is no further source.
     """
 
-    pass_: str
     source: int = 0
     ids: int = 0
     ends: int = 0
     documents: int = 0
     statistics: ChunkStatistics = field(default_factory=ChunkStatistics)
-    dealt: Mapping[str, Extent] = field(default_factory=dict)
+    dealt: tuple[Extent, ...] | None = None
     shards: Mapping[str, OpenShard] = field(default_factory=dict)
     closed: Mapping[str, tuple[ClosedShard, ...]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     ended: bool = False
 
 
-@dataclass(frozen=True)
 class Journal:
-    """The journal at a path. of: what its encoding depends on; that of another is none."""
+    """The journal at a path: the position of the writer, and the facts of finished shards.
 
-    path: Path
-    of: str
+    The position is replaced when what it speaks of is on disk, and is on disk itself before anything that it speaks of
+    is changed; its size does not depend on the corpus. A line is appended for each shard that is finished.
+
+    of: what the encoding depends on; the journal of another is none.
+    """
+
+    def __init__(self, path: Path, of: str) -> None:
+        self.path, self._of = path, of
+        self._lines = path.with_name(FINISHED)
 
     def load(self) -> Position | None:
         """Return the position, which another process may be replacing; None if there is none, or a damaged one."""
         with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
             digest, position = read_json(self.path)
-            if digest == fingerprint(self.of, position):
+            if digest == fingerprint(self._of, position):
                 return stored(Position, position)
         return None
 
     def save(self, position: Position) -> None:
-        """Replace the journal; it is on disk then. Raises `RunDirectoryError`."""
+        """Replace the position; it is on disk then. Raises `RunDirectoryError`."""
         value: Any = plain(position)
-        write_whole(self.path, json.dumps([fingerprint(self.of, value), value]))
+        write_whole(self.path, json.dumps([fingerprint(self._of, value), value]))
+
+    def finished(self) -> dict[tuple[str, int], ShardFacts]:
+        """Return the facts of finished shards, without their names, by split and index."""
+        facts = {}
+        with suppress(FileNotFoundError):
+            for line in self._lines.read_bytes().splitlines():
+                with suppress(ValueError, TypeError, KeyError):  # the last line of a process that was killed
+                    split, index, of_shard = json.loads(line)
+                    facts[split, index] = stored(ShardFacts, of_shard)
+        return facts
+
+    def add(self, split: str, index: int, facts: ShardFacts) -> None:
+        """Append the facts of a shard that is on disk; they are on disk then."""
+        line = json.dumps([split, index, plain(facts)])
+        with os_error_as(RunDirectoryError, f"{self._lines} cannot be written", REMEDY), own_file(self._lines) as file:
+            file.seek(0, os.SEEK_END)
+            file.write(f"\n{line}".encode())
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class NotAsWritten(Exception):  # noqa: N818 - it is caught, never shown
     """What the journal speaks of is missing or was changed."""
 
 
-class Sink(Protocol):
-    """What gets the blocks of a bucket."""
+class BucketWriter:
+    """Writes what a route sends to one name: the shards of a split, or a bucket to sort, which never ends.
+
+    files: of a shard by its index; rows: of shards, None to sort; most: ids of a shard; most_row: of a row.
+    """
+
+    def __init__(
+        self,
+        files: Callable[[int], BucketFiles],
+        rows: ShardRows | None = None,
+        most: int = 0,
+        most_row: int | None = None,
+    ) -> None:
+        self._files, self._rows, self._most_row = files, rows, most_row
+        self._most = rows.shard_tokens(most) if rows else 0
+        self._state = OpenShard()
+        self._shard: OpenBucket | None = None
+        self._unsynced, self._closed = list[OpenBucket](), list[ClosedShard]()
+
+    @property
+    def state(self) -> OpenShard:
+        """What `resume` needs."""
+        return replace(self._state, extent=self._shard.extent if self._shard else Extent())
+
+    def resume(self, state: OpenShard) -> bool:
+        """Resume with this shard; returns whether its files are as they were written."""
+        self._state = replace(state)
+        return state.extent == Extent() or self._opened().resume(state.extent)
 
     def add(self, ids: memoryview, ends: memoryview, first: int) -> None:
-        """Write a block."""
+        """Write ids; `ends`, where documents end, are counted as `first` is, the position of the first id.
+
+        In a bucket to sort they are keys and sizes.
+        """
+        if self._rows is None:
+            return self._opened().append(ids, ends)
+        at, after = first, first + len(ids)
+        while True:
+            shard = self._opened()
+            shift = shard.extent.ids - at
+            border = self._border(self._rows, ends, shift, after + shift)
+            if border is None:
+                return self._append(ids[at - first :], ends, shift)
+            if border < shard.extent.ids:  # what is behind it, in which no document ends, begins the next shard
+                shard.flush()
+                self._close(border, self._state.ended)
+                for rest, _ in shard.files.blocks(border, shard.extent.ids):
+                    self._append(rest, NO_ENDS, 0)
+                continue
+            upto = bisect_right(ends, border - shift)
+            self._append(ids[at - first : border - shift - first], ends[:upto], shift)
+            at, ends = border - shift, ends[upto:]
+            self._close(border, shard.extent.numbers)
+
+    def _border(self, rows: ShardRows, ends: memoryview, shift: int, after: int) -> int | None:
+        """Return where the shard ends; None if that is not before `after`: more documents may end there."""
+        state, upto = self._state, bisect_right(ends, self._most - shift)
+        if upto:
+            state.last_end, state.ended = ends[upto - 1] + shift, state.ended + upto
+        if after <= self._most:
+            return None
+        border: int | None = self._most
+        if rows.whole:
+            if state.next_end is None and upto < len(ends):
+                state.next_end = ends[upto] + shift
+            border = state.last_end or (state.next_end if rows.cut is None else self._most // rows.cut * rows.cut)
+        return border if border is not None and border < after else None
+
+    def _opened(self) -> OpenBucket:
+        if self._shard is None:
+            self._shard = OpenBucket(self._files(self._state.index))
+        return self._shard
+
+    def _append(self, ids: memoryview, ends: memoryview, shift: int) -> None:
+        shard = self._opened()
+        numbers = memoryview(array("Q", (end + shift for end in ends))) if shift and shard.files.with_numbers else ends
+        shard.append(ids, numbers)
+        self._require_short_rows(shard.extent, ends, shift)
+        self._state.row_start = ends[-1] + shift if ends else self._state.row_start
+
+    def _require_short_rows(self, extent: Extent, ends: memoryview, shift: int) -> None:
+        """Raise `InputError` if a document in the ids that were appended is too long for a row."""
+        most, begun = self._most_row, self._state.row_start
+        if most is None or extent.ids - begun <= most:
+            return
+        if any(end - before > most for before, end in pairwise([begun - shift, *ends, extent.ids - shift])):
+            raise InputError(
+                f"document {self._state.documents + extent.numbers:,} of the shards has more than {most:,} ids, the "
+                f"most of a row: give --sequence-length, --shard-size {most}, or --shard-format npy"
+            )
+
+    def _close(self, ids: int, documents: int) -> None:
+        shard, state = self._opened(), self._state
+        crc32 = shard.extent.ids_crc32 if shard.extent.ids == ids else None
+        self._closed.append(ClosedShard(state.index, ids, documents, crc32))
+        self._unsynced.append(shard)
+        self._state, self._shard = OpenShard(state.index + 1, documents=state.documents + documents), None
+        if len(self._unsynced) > _MOST_UNSYNCED:
+            self._sync_closed()
+
+    def _sync_closed(self) -> None:
+        for shard in self._unsynced:
+            shard.sync()
+            shard.close()
+        self._unsynced.clear()
 
     def sync(self) -> None:
-        """Wait until all of it is on disk."""
+        """Wait until all that was written is on disk."""
+        self._sync_closed()
+        if self._shard is not None:
+            self._shard.sync()
 
     def close(self) -> None:
         """Close all files."""
+        for shard in filter(None, (*self._unsynced, self._shard)):
+            shard.close()
 
+    def take_closed(self) -> list[ClosedShard]:
+        """Return the shards that were closed since the last call."""
+        closed, self._closed = self._closed, []
+        return closed
 
-class BucketWriter:
-    """A bucket that will be sorted."""
-
-    def __init__(self, files: BucketFiles) -> None:
-        self._files = files
-        self._open: OpenBucket | None = None
-
-    @property
-    def extent(self) -> Extent:
-        """How much the bucket has."""
-        return self._open.extent if self._open else Extent()
-
-    def resume(self, extent: Extent) -> bool:
-        """Resume at this extent; returns whether the files are as they were written."""
-        if extent == Extent():
-            return True
-        self._open = OpenBucket(self._files)
-        return self._open.resume(extent)
-
-    def add(self, ids: memoryview, ends: memoryview, first: int) -> None:  # noqa: ARG002 - a sink's
-        """Write ids and entries."""
-        self._open = self._open or OpenBucket(self._files)
-        self._open.append(ids, ends)
-
-    def sync(self) -> None:
-        """Wait until all of it is on disk."""
-        if self._open:
-            self._open.sync()
-
-    def close(self) -> None:
-        """Close the files."""
-        if self._open:
-            self._open.close()
-
-
-@dataclass
-class Sinks:
-    """The buckets of a pass. seal: makes the files of a closed shard of a split what they stay."""
-
-    buckets: Mapping[str, BucketWriter]
-    splits: Mapping[str, SplitWriter]
-    seal: Callable[[str, ClosedShard], object]
-
-    @property
-    def all(self) -> dict[str, Sink]:
-        """All sinks by name."""
-        return {**self.buckets, **self.splits}
-
-    def resume(self, position: Position) -> None:
-        """Resume at a position; raises `NotAsWritten`."""
-        for split, closed in position.closed.items():
-            for shard in closed:
-                self.seal(split, shard)
-        whole = [self.splits[split].resume(shard) for split, shard in position.shards.items()]
-        if position.pass_ == DEALING:
-            whole += [self.buckets[name].resume(extent) for name, extent in position.dealt.items()]
-        if not all(whole):
-            raise NotAsWritten
-
-    def state(self, position: Position) -> Position:
-        """Return the position with the state of all buckets."""
-        shards = {split: writer.state for split, writer in self.splits.items()}
-        closed = {split: tuple(taken) for split, writer in self.splits.items() if (taken := writer.take_closed())}
-        if position.pass_ == DEALING:
-            dealt = {name: writer.extent for name, writer in self.buckets.items() if writer.extent != Extent()}
-            position = replace(position, dealt=dealt)
-        return replace(position, shards=shards, closed=closed)
+    def end(self) -> int:
+        """Close the last shard, the first even if it is empty; returns how many of its ids fill no row."""
+        if self._rows is None or (self._shard is None and self._state.index):
+            return 0
+        shard = self._opened()
+        left_out = self._rows.left_out(shard.extent.ids)
+        ids, documents = shard.extent.ids - left_out, shard.extent.numbers
+        shard.flush()
+        if left_out:
+            documents = sum(len(ends) for _, ends in shard.files.blocks(0, ids, documents))
+        if ids or documents or not self._state.index:
+            self._close(ids, documents)
+        else:
+            shard.close()
+            self._shard = None
+        return left_out
 
 
 class ShardWriter:
-    """Writes what a route makes of blocks to its sinks, from a position on; closes them when its context ends."""
+    """Writes what a route makes of blocks to the buckets that it names, from a position on; closes them at the end.
 
-    def __init__(self, journal: Journal, route: Route, sinks: Sinks, position: Position) -> None:
-        self._journal, self._route, self._sinks, self.position = journal, route, sinks, position
-        self._all = sinks.all
-        self._source, self._ids, self._ends = position.source, position.ids, position.ends
-        self._documents, self._statistics = position.documents, position.statistics
+    seal: makes the files of a closed shard of a split what they stay.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        route: Route,
+        buckets: Mapping[str, BucketWriter],
+        seal: Callable[[str, ClosedShard], object],
+        position: Position,
+    ) -> None:
+        self._journal, self._route, self._buckets, self._seal = journal, route, buckets, seal
+        self.position = self._read = position  # what was read may wait in the route
         self.saved_source = position.source  # what is before it is not needed any more
         self._pause_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _PAUSE_S))
         self._saved_at, self._unsaved_bytes = time.monotonic(), 0
 
     def __enter__(self) -> "ShardWriter":
         try:
-            self._sinks.resume(self.position)
+            self._seal_closed()
+            states = self.position.shards.items()
+            if not all(self._buckets[name].resume(state) for name, state in states):
+                raise NotAsWritten
         except BaseException:
             self.close()
             raise
@@ -187,12 +303,12 @@ class ShardWriter:
     def close(self) -> None:
         """Close all files."""
         self._route.close()
-        for sink in self._all.values():
-            sink.close()
+        for bucket in self._buckets.values():
+            bucket.close()
 
     def write(self, made: Iterable[SourceItem]) -> Position:
         """Write all blocks from the position on, to the end of the last source; returns the position behind it."""
-        rest = SourceResumer(self._add, self._ids, self._ends)
+        rest = SourceResumer(self._add, self._read.ids, self._read.ends)
         for taken in made:
             if isinstance(taken, ChunkStatistics):
                 self._end_source(taken)
@@ -202,54 +318,49 @@ class ShardWriter:
             if self._unsaved_bytes > _MOST_UNSAVED_BYTES or time.monotonic() - self._saved_at > self._pause_s:
                 self.save()
         self._pass_on(self._route.end())
-        left_out = {split: writer.end() for split, writer in self._sinks.splits.items()}
-        self._move(0, 0)
-        self.position = replace(self.position, left_out=left_out, ended=True)
+        left_out = {name: bucket.end() for name, bucket in self._buckets.items()}
+        self.position = replace(self._read, left_out=left_out, ended=True)
         self.save()
         return self.position
 
     def _add(self, block: IdBlock) -> None:
-        first = self._ids
-        self._pass_on(self._route.buckets(block, Start(self._source, first, self._documents)))
-        self._ids += len(block.ids)
-        self._ends += len(block.ends)
-        self._documents += len(block.ends)
-        self._unsaved_bytes += block.ids.nbytes
-        if (passed := self._route.passed(block, first)) is not None:
-            self._move(passed, self._ends)
+        (ids, ends), read = block, self._read
+        self._pass_on(self._route.buckets(block, Start(read.source, read.ids, read.documents)))
+        documents = read.documents + len(ends)
+        self._read = replace(read, ids=read.ids + len(ids), ends=read.ends + len(ends), documents=documents)
+        self._unsaved_bytes += ids.nbytes
+        if (passed := self._route.passed(block, read.ids)) is not None:
+            self.position = replace(self._read, ids=passed)
 
     def _pass_on(self, routed: Routed) -> None:
-        for bucket, (ids, ends), first in routed:
-            self._all[bucket].add(ids, ends, first)
-
-    def _move(self, ids: int, ends: int) -> None:
-        """Put the position behind that much of the source: what is before it is in buckets."""
-        self.position = replace(
-            self.position,
-            source=self._source,
-            ids=ids,
-            ends=ends,
-            documents=self._documents,
-            statistics=self._statistics,
-        )
+        for name, (ids, ends), first in routed:
+            self._buckets[name].add(ids, ends, first)
 
     def _end_source(self, statistics: ChunkStatistics) -> None:
-        whole = self.position.source == self._source and self.position.ids == self._ids
-        self._statistics += statistics
-        self._source, self._ids, self._ends = self._source + 1, 0, 0
+        read = self._read
+        whole = (self.position.source, self.position.ids) == (read.source, read.ids)
+        self._read = replace(read, source=read.source + 1, ids=0, ends=0, statistics=read.statistics + statistics)
         if whole:  # otherwise a document that started in it waits for its end
-            self._move(0, 0)
+            self.position = self._read
 
     def save(self) -> None:
         """Save the position, with all that is before it on disk, and then seal the shards that are closed."""
         started = time.monotonic()
-        for sink in self._all.values():
-            sink.sync()
+        for bucket in self._buckets.values():
+            bucket.sync()
         system.flush(self._journal.path.parent)
-        self.position = self._sinks.state(self.position)
+        closed = {name: tuple(bucket.take_closed()) for name, bucket in self._buckets.items()}
+        self.position = replace(
+            self.position,
+            shards={name: bucket.state for name, bucket in self._buckets.items()},
+            closed={name: shards for name, shards in closed.items() if shards},
+        )
         self._journal.save(self.position)
-        for split, closed in self.position.closed.items():
-            for shard in closed:
-                self._sinks.seal(split, shard)
+        self._seal_closed()
         self.saved_source, now = self.position.source, time.monotonic()
         self._saved_at, self._unsaved_bytes = now + (now - started) * _SAVING_SHARE, 0
+
+    def _seal_closed(self) -> None:
+        for name, closed in self.position.closed.items():
+            for shard in closed:
+                self._seal(name, shard)

@@ -10,17 +10,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import count
 from typing import Any
 
 from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.tokenizer.encode import utf8_of
-from bpe_pipeline.tokenizer.formats.settings_files import NAMED
 from bpe_pipeline.tokenizer.model import Model
 
 Message = Mapping[str, Any]
 _PARAMETERS = ("truncation", "padding", "return_tensors", "return_assistant_tokens_mask")
-_TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
 REASONING = ("reasoning_content", "thinking", "reasoning")  # members that have a thought; templates read the first
 _MAPPINGS = dict, Mapping  # the first is recognised fast
 _CONTINUED = "\ud808"  # behind what a model continues
@@ -46,24 +43,22 @@ class RenderedDialog:
 
     special_tokens: Collection[str]
     blocks: list[str] = field(default_factory=list)
-    length: int = 0
     generated: list[tuple[int, int]] = field(default_factory=list)
+    _length: int = 0  # of the blocks that are measured
+    _measured: int = 0
 
     @property
     def text(self) -> str:
         """The blocks end to end."""
         return "".join(self.blocks)
 
-    def add(self, block: str) -> None:
-        """Add what the template writes."""
-        self.blocks.append(self._with_marks(block))
-        self.length += len(self.blocks[-1])
-
     def add_generated(self, block: str) -> None:
         """Note that the template writes this next, and that it is generated."""
-        self.generated.append((self.length, self.length + len(self._with_marks(block))))
+        self._length += sum(map(len, self.blocks[self._measured :]))
+        self._measured = len(self.blocks)
+        self.generated.append((self._length, self._length + len(self.with_marks(block))))
 
-    def _with_marks(self, text: str) -> str:
+    def with_marks(self, text: str) -> str:
         """Return a text with the marks of messages that JSON or Python have escaped, as in a dict that is printed."""
         if _ESCAPED[0] not in text:
             return text
@@ -125,8 +120,9 @@ def _normalized(messages: Sequence[Message]) -> list[dict[str, Any]]:
     normalized = []
     for message in messages:
         members = {name: value for name, value in message.items() if value is not None}
-        if thoughts := [members[name] for name in REASONING if name in members]:
-            members = {"thinking": thoughts[0], **members, "reasoning_content": thoughts[0]}
+        if not members.keys().isdisjoint(REASONING):
+            thought = next(members[name] for name in REASONING if name in members)
+            members = {"thinking": thought, **members, "reasoning_content": thought}
         normalized.append(members)
     return normalized
 
@@ -141,29 +137,17 @@ def _render(model: Model, messages: list[dict[str, Any]], /, **variables: Any) -
     from bpe_pipeline.tokenizer.jinja_environment import RENDERED, STEPS, compiled
 
     rendered = RenderedDialog(model.vocabulary.special_tokens)
-    names = {"tools": None, "documents": None, **_tokens_of(model), **variables, "messages": messages}
-    names[RENDERED], names[STEPS] = rendered, count()
+    names = {"tools": None, "documents": None, **model.template_tokens, **variables, "messages": messages}
+    names[RENDERED], names[STEPS] = rendered, [0]
     try:
-        for block in compiled(model.chat_template.chosen_by(names)).generate(names):
-            rendered.add(block)
+        template = compiled(model.chat_template.chosen_by(names))
+        for block in template.root_render_func(template.new_context(names)):
+            rendered.blocks.append(rendered.with_marks(block) if _ESCAPED[0] in block else block)
         return rendered
     except Exception as error:  # of any template: also RecursionError, MemoryError, ZeroDivisionError
         kind = "" if isinstance(error, TemplateError) else f"{type(error).__name__}: "
         reason = " ".join(f"{kind}{error}".removesuffix(": ").split())
         raise UsageError(f"the chat template does not take these messages: {reason}") from None
-
-
-def _tokens_of(model: Model) -> dict[str, str]:
-    """Return the special tokens that a template may name, such as unk_token, by their names."""
-    settings, roles = model.settings, model.roles
-    named = {name: token for name, token in settings.items() if name.endswith("_token")}
-    more = settings.get("extra_special_tokens")
-    if not isinstance(more, Mapping) and named.keys() <= {*_TOKENS}:  # as transformers 5 reads them
-        more = settings.get(NAMED)
-    named |= more if isinstance(more, Mapping) else {}
-    texts = {name: token.get("content") if isinstance(token, Mapping) else token for name, token in named.items()}
-    texts |= {"bos_token": model.bos_token, "eos_token": roles.eos or roles.separator, "pad_token": model.pad_token}
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def text_of_probes(jinja: str, model: Model) -> str:
@@ -181,10 +165,10 @@ def text_of_probes(jinja: str, model: Model) -> str:
         raise UsageError(f"it is not valid Jinja (line {error.lineno}: {error.message})") from None
     except Exception as error:
         raise UsageError(f"it is not valid Jinja ({type(error).__name__}: {error})") from None
-    written, names = list[str](), {"eos_token": "x", **_tokens_of(model)}
+    written, names = list[str](), {"eos_token": "x", **model.template_tokens}
     for messages in _PROBES:
         with contextlib.suppress(Exception):  # a template may refuse any dialog
-            written.append(template.render(names, messages=messages, add_generation_prompt=True, **{STEPS: count()}))
+            written.append(template.render(names, messages=messages, add_generation_prompt=True, **{STEPS: [0]}))
     return " ".join(written)
 
 
@@ -192,6 +176,8 @@ _OPEN, _CLOSE = "\ud800", "\ud801"
 _ESCAPED = r"\ud800", r"\ud801"
 ROLE, CONTENT = "\ud802", "\ud803"  # stand for a role and a content, of which no text is one either
 BORDER = "\ud804"  # what is before it and what is behind it are encoded on their own
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_json = json.JSONEncoder(ensure_ascii=False).encode  # in C, which reads values much faster than Python
 _NO_MARKS = dict.fromkeys(map(ord, (_OPEN, _CLOSE, BORDER)))
 
 
@@ -201,7 +187,16 @@ class MessageMarks:
     def __init__(self, special_tokens: Mapping[str, int], typed: Collection[str]) -> None:
         self._ids, marked = special_tokens, _any_of(typed)
         self._typed = re.compile(marked)
+        self._typed_in_json = re.compile(_any_of([_json(text)[1:-1] for text in typed]))
         self._rendered = re.compile(f"{_OPEN}(?:{marked}){_CLOSE}|{_any_of([*special_tokens, BORDER])}")
+
+    def says_plain_text(self, value: Any) -> bool:
+        """Return whether plain values are without special tokens and surrogates; False where it would take long."""
+        try:
+            text = _json(value)
+        except (TypeError, ValueError, RecursionError):
+            return False
+        return not self._typed_in_json.search(text) and (text.isascii() or not _SURROGATE.search(text))
 
     def marked(self, value: Any, typed: list[str] | None = None) -> Any:
         """Return plain values with their special tokens marked; `typed` gets these."""

@@ -4,31 +4,43 @@ It is apart from what uses it, since importing jinja2 takes time.
 """
 
 import json
-from collections.abc import Callable
 from datetime import datetime
 from functools import cache
 from typing import Any
 
 from jinja2 import TemplateError, nodes, pass_context
 from jinja2.ext import Extension, loopcontrols
+from jinja2.filters import FILTERS
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-STEPS = "__steps"  # the variable that counts
+STEPS = "__steps"  # the variable that counts: a list of one number
 RENDERED = "__rendered"  # the variable with a method `add_generated`, which gets the text of each generation
+_OF_DICTS = frozenset(dir(dict))
 _MOST_STEPS = 1_000_000  # rounds of loops and calls in rendering one dialog
 _MOST_REPEATED = 1 << 26  # characters of a repeated text, bits of a power
 
 
+@pass_context
 def _counted(context: Any, rounds: Any) -> Any:
-    """Iterate as a loop does, and count its rounds."""
+    """Return what a loop iterates over, with its rounds counted: at once if it is known how many there are."""
     steps = context.get(STEPS)
+    if not isinstance(rounds, list | tuple | dict):
+        return _each_counted(steps, rounds)
+    _count(steps, len(rounds))
+    return rounds
+
+
+def _each_counted(steps: list[int] | None, rounds: Any) -> Any:
     for member in rounds:
         _count(steps)
         yield member
 
 
-def _count(steps: Any) -> None:
-    if steps and next(steps) >= _MOST_STEPS:
+def _count(steps: list[int] | None, rounds: int = 1) -> None:
+    if steps is None:
+        return
+    steps[0] += rounds
+    if steps[0] > _MOST_STEPS:
         raise RuntimeError(f"it takes more than {_MOST_STEPS:,} steps: does a loop or a macro of it end?")
 
 
@@ -36,6 +48,18 @@ def _count_rounds(parsed: Any) -> None:
     """Have the loops of a parsed template count their rounds."""
     for loop in parsed.find_all(nodes.For):
         loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.iter.lineno)
+
+
+@pass_context
+def _selectattr(context: Any, members: Any, *how: Any, **more: Any) -> Any:
+    """Select as Jinja does, but faster the dicts in which a member is there, and true."""
+    if len(how) != 1 or more or how[0] in _OF_DICTS or not _are_dicts(members) or "." in str(how[0]):
+        return FILTERS["selectattr"](context, members, *how, **more)
+    return (member for member in members if member.get(how[0]))
+
+
+def _are_dicts(members: Any) -> bool:
+    return isinstance(members, list) and all(type(member) is dict for member in members)
 
 
 class _Environment(ImmutableSandboxedEnvironment):
@@ -55,6 +79,11 @@ class _Environment(ImmutableSandboxedEnvironment):
         _count(context.get(STEPS))
         return super().call(context, called, *arguments, **keywords)
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        if type(obj) is dict and attribute not in _OF_DICTS:  # as there, but without exceptions
+            return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        return super().getattr(obj, attribute)
+
 
 class _Generation(Extension):
     """`{% generation %}` marks what the assistant wrote; as in transformers, its block has a scope of its own."""
@@ -62,17 +91,17 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012 - as its class has it
 
     def parse(self, parser: Any) -> Any:
-        """Parse the block as a call that gets its text."""
+        """Parse the block as one with a filter that gets its text, which takes less time than a call."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        call = self.call_method("_generated", [nodes.ContextReference()])
-        return nodes.CallBlock(call, [], [], body).set_lineno(line)
+        return nodes.FilterBlock(body, nodes.Filter(None, "_generated", [], [], None, None)).set_lineno(line)
 
-    def _generated(self, context: Any, caller: Callable[[], str]) -> str:
-        text, rendered = caller(), context.get(RENDERED)
-        if rendered is not None:
-            rendered.add_generated(text)
-        return text
+
+@pass_context
+def _generated(context: Any, text: str) -> str:
+    if rendered := context.get(RENDERED):
+        rendered.add_generated(text)
+    return text
 
 
 @cache
@@ -86,11 +115,10 @@ def compiled(jinja: str) -> Any:
         return json.dumps(value, **({"ensure_ascii": False} | how))
 
     environment = _Environment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    environment.filters |= {"_counted": pass_context(_counted), "tojson": to_json}
+    environment.filters |= {"_counted": _counted, "_generated": _generated}
+    environment.filters |= {"selectattr": _selectattr, "tojson": to_json}
     environment.globals["raise_exception"] = refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     parsed = environment.parse(jinja)
     _count_rounds(parsed)
-    return environment.template_class.from_code(
-        environment, environment.compile(parsed), environment.make_globals(None)
-    )
+    return environment.template_class.from_code(environment, environment.compile(parsed), dict(environment.globals))

@@ -15,6 +15,8 @@ from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
 from bpe_pipeline.run.ids import WELL_KNOWN, Roles
 
 CACHE_BYTES = 256 << 20  # for pre-tokens whose ids are known
+NAMED = "model_specific_special_tokens"  # as transformers 5 saves the special tokens of a model's own names
+_TOKENS = ("unk_token", "sep_token", "cls_token", "mask_token")
 REFUSED = 2**32 - 1  # in place of the id of an unknown token: the encoder raises RuntimeError
 
 
@@ -167,6 +169,19 @@ class Model:
     def special_ids(self) -> frozenset[int]:
         """The ids of the tokens that are no text but mark its structure."""
         return frozenset(map(self.vocabulary.special_tokens.__getitem__, self.separating))
+
+    @cached_property
+    def template_tokens(self) -> dict[str, str]:
+        """The special tokens that a chat template may name, such as unk_token, by their names."""
+        settings, roles = self.settings, self.roles
+        named = {name: token for name, token in settings.items() if name.endswith("_token")}
+        more = settings.get("extra_special_tokens")
+        if not isinstance(more, Mapping) and named.keys() <= {*_TOKENS}:  # as transformers 5 reads them
+            more = settings.get(NAMED)
+        named |= more if isinstance(more, Mapping) else {}
+        texts = {name: token.get("content") if isinstance(token, Mapping) else token for name, token in named.items()}
+        texts |= {"bos_token": self.bos_token, "eos_token": roles.eos or roles.separator, "pad_token": self.pad_token}
+        return {name: text for name, text in texts.items() if isinstance(text, str)}
 
     def id_of(self, special_token: str | None) -> int | None:
         """Return the id of a special token, or None for none."""

@@ -7,8 +7,8 @@ from chat_cases import cases, conversation, dialog, turns
 
 import bpe_pipeline
 from bpe_pipeline import compat
+from bpe_pipeline.extensions.chat.about import DroppedError
 from bpe_pipeline.extensions.chat.align import dialog_of
-from bpe_pipeline.extensions.chat.kinds import DroppedError
 
 CALL = {"name": "f", "arguments": {"x": 1}}
 TOOL = {"type": "function", "function": {"name": "f"}}

@@ -13,8 +13,8 @@ import bpe_pipeline
 from bpe_pipeline.corpus.listing import describe
 from bpe_pipeline.corpus.read_budget import ReadBudget
 from bpe_pipeline.executors import ignore
-from bpe_pipeline.extensions.chat.data_sets import DataSet, listed_data_sets
-from bpe_pipeline.extensions.chat.kinds import NOT_TRAINED_ON, DroppedError
+from bpe_pipeline.extensions.chat.about import NOT_TRAINED_ON, DroppedError
+from bpe_pipeline.extensions.chat.plan import DataSet, listed_data_sets
 from bpe_pipeline.extensions.chat.rows import rows_of
 
 

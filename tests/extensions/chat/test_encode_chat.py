@@ -1,6 +1,8 @@
 """`encode-chat`: recorded packing of LLaMA-Factory, and one answer however the work is cut or killed."""
 
 import json
+import os
+import random
 import re
 from datetime import date
 from pathlib import Path
@@ -18,7 +20,7 @@ from chat_cases import (
     small_tokenizer,
     write_lines,
 )
-from command import files_in, refused, run, succeeded
+from command import files_in, refused, run, run_process, succeeded
 from object_store import Store
 
 
@@ -81,9 +83,11 @@ def _ids(home: Path, output: Path) -> list[tuple[int, ...]]:
     return [tuple(row["input_ids"]) for row in read_rows(output)]
 
 
-def test_a_warning_says_that_all_conversations_are_held_out(home: Path, tmp_path: Path) -> None:
-    done = succeeded(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", 0.999999))
-    assert re.search(r"--val-fraction 0.999999 holds out all \d+ conversations, which leaves none", done.stderr)
+@pytest.mark.parametrize(("share", "side"), [(0.999999, "training of the 243"), (0.000001, "validation of the 243")])
+def test_a_share_that_leaves_one_side_empty_is_refused(home: Path, tmp_path: Path, share: float, side: str) -> None:
+    line = refused(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", share), 1)
+    assert re.search(rf"--val-fraction .* leaves nothing for {side} conversations: give a (smaller|larger) share", line)
+    assert not (tmp_path / "out" / "shards.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
     result = succeeded(encode_rows(home, tmp_path / "out", rows))
     assert len(read_rows(tmp_path / "out")) == 2
     for line in ("the messages are not a list of messages (first: ", "the chat template does not take them"):
-        assert f"1 conversation dropped: {line}" in run("info", tmp_path / "out").stdout
+        assert f"1 conversation dropped: {line}" in run_process("info", tmp_path / "out").stdout
     assert "1 record skipped: not a JSON object" in result.stdout
     assert "warning: 1 empty answer trained on (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr
@@ -177,3 +181,17 @@ def test_a_configuration_of_llamafactory_is_read(home: Path, tmp_path: Path) -> 
     words = (home / "rows.jsonl", *PACKED, "--special-tokens-in-messages", "tokens")
     succeeded(encode_rows(home, tmp_path / "b", *words))
     assert _files(tmp_path / "a") == _files(tmp_path / "b")
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
+def test_a_dialog_of_18_megabytes_keeps_to_the_limit_that_the_refusal_names(home: Path, tmp_path: Path) -> None:
+    answer = " ".join(random.Random(1).choices(["low", "lower", "the", "other"], k=4_000_000))[: 18 << 20]
+    rows = write_lines(tmp_path / "rows.jsonl", [dialog("low", answer)])
+    words = (rows, "--sequence-length", 1 << 26, "--workers", 1, "--log-json")
+    line = refused(encode_rows(home, tmp_path / "out", *words, "--memory-limit", "256MiB"), 1)
+    enough = re.search(r"byte 0: the line of 18.0 MiB that begins here .* give --memory-limit (\d+)MiB", line)
+    assert enough, line
+    limited = succeeded(encode_rows(home, tmp_path / "out", *words, "--memory-limit", f"{enough[1]}MiB"))
+    assert json.loads(limited.stdout.splitlines()[-1])["peak_memory_bytes"] <= int(enough[1]) << 20

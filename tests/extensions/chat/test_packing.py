@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bpe_pipeline.extensions.chat.encoder import infer_seqlen
-from bpe_pipeline.extensions.chat.packing import pack_rows
+from bpe_pipeline.extensions.chat.training_rows import pack_rows
 
 
 def _bags(lengths: list[int], capacity: int) -> list[list[int]]:

@@ -2,6 +2,9 @@
 
 One table has the names of columns, members and roles in each format; dataset_info.json may name others. Messages of
 OpenAI stay as they are, with all their members. `DroppedError` says why a row is no conversation.
+
+Marks of what is trained on, such as weight and train, of a message or of a whole row, are followed. A row whose marks
+are neither 0 nor 1, or contradict each other, is dropped.
 """
 
 import json
@@ -9,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError, UsageError, unfit
-from bpe_pipeline.extensions.chat.kinds import (
+from bpe_pipeline.extensions.chat.about import (
     MALFORMED_TOOLS,
     NO_TEXT,
     NOT_LISTED,
@@ -20,8 +23,10 @@ from bpe_pipeline.extensions.chat.kinds import (
     UNKNOWN_ROLE,
     DroppedError,
 )
-from bpe_pipeline.extensions.chat.marks import ROW_MARKS, trained_on
 
+ROW_MARKS = ("weight", "train", "training", "trainable", "loss_mask")  # 0 or false: its answers are not trained on
+_MARKS = (*ROW_MARKS, "loss")  # of a message
+_TRUTHS = {"true": True, "1": True, "1.0": True, "false": False, "0": False, "0.0": False}
 Names = Mapping[str, str | None]  # of columns or tags
 Dialog = dict[str, Any]
 COLUMNS: dict[str, Names] = {
@@ -51,6 +56,7 @@ TAGS: dict[str, Names] = {
 }
 COLUMN_NAMES = ("prompt", "query", "response", "history", "messages", "system", "tools")
 _SHOWN = {name: name for name in ("history", "system", "tools")}
+_MAPPINGS = dict, Mapping  # the first is recognised fast
 _VARIABLES = ("documents", "chat_template_kwargs")  # columns that templates get
 _NOT_READ = ("images", "videos", "audios", "image", "video", "audio", "chosen", "rejected")
 READ_COLUMNS = (
@@ -114,10 +120,10 @@ def dialog_of(
     by_name = formatting is not None
     if formatting is None:
         formatting, columns = _shown(row)
-        row = dict.fromkeys(filter(None, (*columns.values(), *_VARIABLES))) | dict(row)
     if trained_on(row, ROW_MARKS) is False:
         raise DroppedError(NOT_TRAINED_ON, "marks of the row")
-    cells = {name: _cell(row, name, column) for name, column in (columns or COLUMNS[formatting]).items() if column}
+    named = {name: column for name, column in (columns or COLUMNS[formatting]).items() if column}
+    cells = {name: _cell(row, name, column) if by_name else row.get(column) for name, column in named.items()}
     if formatting == "alpaca":
         messages = _of_alpaca(cells)
     else:
@@ -129,13 +135,15 @@ def dialog_of(
         messages = [{"role": "system", "content": system}, *messages]
     dialog: Dialog = {"messages": messages, "tools": objects_in(cells.get("tools"))}
     if not by_name:
-        documents, variables = (objects_in(row[name]) for name in _VARIABLES)
+        documents, variables = (objects_in(row.get(name)) for name in _VARIABLES)
         dialog |= {"documents": documents, "chat_template_kwargs": dict(*variables[:1])}
     return {name: value for name, value in dialog.items() if value or name == "messages"}
 
 
 def objects_in(value: Any) -> list[Mapping[str, Any]]:
     """Return objects such as tools from JSON, or a value of it: a list, or one object. JSON in JSON is read again."""
+    if value is None:
+        return []
     try:
         value = _read_again(value) or []
         objects = list(map(_read_again, [value] if isinstance(value, Mapping) else value))
@@ -154,10 +162,9 @@ def _read_again(value: Any) -> Any:
 
 def _shown(row: Mapping[str, Any]) -> tuple[str, Names]:
     """Return the formatting and the columns of a row without dataset_info.json."""
-    for name in _NOT_READ:
-        if row.get(name):
-            raise DroppedError(NOT_UNDERSTOOD, f"column {name}")
-    if str(row.get("label")).lower() in ("true", "false"):
+    if not_read := [name for name in _NOT_READ if row.get(name)]:
+        raise DroppedError(NOT_UNDERSTOOD, f"column {not_read[0]}")
+    if "label" in row and str(row["label"]).lower() in ("true", "false"):
         raise DroppedError(NOT_UNDERSTOOD, "column label")
     for name in ("messages", "conversations"):
         if row.get(name) is not None:
@@ -185,22 +192,28 @@ def _text(cells: Mapping[str, Any], name: str) -> str | None:
 
 
 def _listed(messages: Any) -> list[Dialog]:
-    if not isinstance(messages, list | tuple) or not all(isinstance(message, dict | Mapping) for message in messages):
+    if not isinstance(messages, list | tuple) or not all(isinstance(message, _MAPPINGS) for message in messages):
         raise DroppedError(NOT_LISTED)
     return list(messages)
 
 
 def _of_turns(messages: Sequence[Dialog], tags: Names, *, any_role: bool) -> list[Dialog]:
     """Return messages with the names that OpenAI has. any_role: roles that have no other name stay as they are."""
-    names: dict[str, str | None] = {own: name for tag, name in TAGS["openai"].items() if (own := tags.get(tag))}
+    openai = TAGS["openai"]
+    is_named_so = tags == openai
+    names: dict[str, str | None] = {own: name for tag, name in openai.items() if (own := tags.get(tag))}
     renamed = []
     for message in messages:
-        turn: Dialog = {names.get(name) or name: value for name, value in message.items()}
+        turn = message if is_named_so else {names.get(name) or name: value for name, value in message.items()}
         named = turn.get("role")
         role = names.get(named, named if any_role else None) if isinstance(named, str) else None
         if role is None:
             raise DroppedError(UNKNOWN_ROLE, f"role {named!r:.40}")
-        renamed.append(_with_calls(turn) if role == "function_call" else {**turn, "role": role})
+        if role == "function_call":
+            turn = _with_calls(turn)
+        elif role != named:
+            turn = {**turn, "role": role}
+        renamed.append(turn)
     return renamed
 
 
@@ -235,3 +248,17 @@ def _of_alpaca(cells: Mapping[str, Any]) -> list[Dialog]:
     if said[-1] is None:
         raise DroppedError(NOT_PAIRS)
     return [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
+
+
+def trained_on(marked: Mapping[str, Any], names: Sequence[str] = _MARKS) -> bool | None:
+    """Return whether a message or a row is marked to be trained on; None: no mark. `DroppedError` for another mark."""
+    if marked.keys().isdisjoint(names):
+        return None
+    marks = {name: str(marked[name]).strip().lower() for name in names if marked.get(name) is not None}
+    for name, mark in marks.items():
+        if mark not in _TRUTHS:
+            raise DroppedError(NOT_UNDERSTOOD, f"{name} {mark:.40}")
+    found = {_TRUTHS[mark] for mark in marks.values()}
+    if len(found) > 1:
+        raise DroppedError(NOT_UNDERSTOOD, "marks that contradict each other")
+    return found.pop() if found else None

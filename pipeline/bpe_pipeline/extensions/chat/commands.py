@@ -9,9 +9,9 @@ from bpe_pipeline.extensions.chat.options import EncodeChatOptions, of_llamafact
 
 
 def _encode_rows() -> object:
-    from bpe_pipeline.extensions.chat import rows_worker, shard_worker
+    from bpe_pipeline.extensions.chat import rows_worker, training_rows
 
-    return rows_worker, shard_worker
+    return rows_worker, training_rows
 
 
 @command(

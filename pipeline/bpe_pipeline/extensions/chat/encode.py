@@ -7,38 +7,31 @@ depends on data sets, tokenizer, template and options alone: not on workers, chu
 import logging
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Literal
 
 from bpe_pipeline.base.errors import InputError, UsageError, unfit
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.commands.encode import (
-    finished_corpus,
-    saved_result,
-    summary_of,
-    summary_of_part,
-    total_of,
-    warn_of_others,
-)
+from bpe_pipeline.base.units import format_count
+from bpe_pipeline.commands.encode import ShardsJob, run_job
 from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.chat.about import NO_ANSWER, SPECIAL_TOKENS, Conversations
 from bpe_pipeline.extensions.chat.align import dialog_of
 from bpe_pipeline.extensions.chat.encoder import ChatEncoder, with_template
-from bpe_pipeline.extensions.chat.kinds import NO_ANSWER, SPECIAL_TOKENS
-from bpe_pipeline.extensions.chat.lengths import ROWS, Conversations
 from bpe_pipeline.extensions.chat.options import ChatOptions
 from bpe_pipeline.extensions.chat.plan import Chat, named_data_sets, open_chat, require_fitting
-from bpe_pipeline.extensions.chat.shards import encode_parts, written_shards
+from bpe_pipeline.extensions.chat.rows_worker import ChatData
+from bpe_pipeline.extensions.chat.training_rows import ConversationRows
 from bpe_pipeline.reports.encoding import EncodingSummary
 from bpe_pipeline.run.keywords import AnyPath
 from bpe_pipeline.run.make_options import make_options
-from bpe_pipeline.run.runner import Runner, opened
+from bpe_pipeline.run.runner import opened
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards import manifest
-from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus
-from bpe_pipeline.shards.manifest import Encoding, holds_out, kind_of
+from bpe_pipeline.shards.manifest import holds_out, kind_of
 from bpe_pipeline.shards.plan import model_of
 from bpe_pipeline.tokenizer.chat_templates import render
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
@@ -144,6 +137,50 @@ def _difference(name: str, template: ChatTemplate, model: Model) -> str:
     return f"template {name} writes {ours!r}, and the tokenizer's own writes {own!r}: --template {OWN} takes its own"
 
 
+@dataclass(frozen=True)
+class _ChatJob(ShardsJob):
+    """The conversations of data sets. chat: all that decides their rows."""
+
+    chat: Chat
+
+    def source(self) -> ChatData:
+        """Return the data sets."""
+        return ChatData(self.runner, self.encoding, self.model, self.chat)
+
+    def rows(self) -> ConversationRows:
+        """Return the rows of training."""
+        return self.chat.rows
+
+    def accepted(self, total: ChunkStatistics, documents: int) -> ChunkStatistics:
+        """Return what was read, and warn of it; `InputError` if no conversation is left."""
+        for altered in in_words(total.losses):
+            if altered.kind in _WARNED:
+                self.runner.warn(f"{altered}{_WARNED[altered.kind]}")
+        if not documents:
+            dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
+            raise InputError(
+                f"no conversation is left to train on: {dropped}; chat data have messages, conversations, or "
+                "instruction and output: say what they are with --dataset-info and --dataset"
+            )
+        return replace(total, bytes=sum(file.size for file in self.encoding.plan.files))
+
+    def facts(self, _: ChunkStatistics, documents: int) -> dict[str, Any]:  # noqa: ARG002 - a job's
+        """Return how rows are packed, and the lengths of conversations."""
+        of_chunks = [stored(Conversations, chunk.about) for chunk in self.source().stored()]
+        return {
+            "documents_by": "offsets",
+            "separator": None,
+            "separator_id": None,
+            "pack": self.chat.rows.pack if self.chat.rows.layout.row_tokens else None,
+            "made_by": "chat",
+            "about": plain(reduce(add, of_chunks)),
+        }
+
+    def whole(self, documents: int) -> tuple[str, str]:
+        """Return what is held out of, and what helps where one side is empty, besides another share."""
+        return f"the {format_count(documents, 'conversations')}", ", or more conversations"
+
+
 def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, listener: Listener) -> EncodingSummary:
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
@@ -152,43 +189,4 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
         runner.warn(_difference(options.template, chat.template, model))
-        with runner.logged(directory, options, lambda: manifest.remove_partial(encoding)):
-            if runner.part is not None:
-                encode = partial(encode_parts, runner, encoding, model, chat)
-                return summary_of_part(runner, encoding, model, options, encode)
-            corpus = finished_corpus(runner, encoding) or _encode(runner, encoding, model, chat)
-            directory.remove(encoding.owned_parts())
-            warn_of_others(runner, encoding, corpus)
-            return summary_of(runner, directory.location, corpus)
-
-
-def _encode(runner: Runner, encoding: Encoding, model: Model, chat: Chat) -> EncodedCorpus:
-    encoding.directory.remove([RESULT])  # the shards are not complete from here on
-    parts = encode_parts(runner, encoding, model, chat)
-    total = total_of(runner, encoding, sum((part.statistics for part in parts), ChunkStatistics()), chat.options)
-    for altered in in_words(total.losses):
-        if altered.kind in _WARNED:
-            runner.warn(f"{altered}{_WARNED[altered.kind]}")
-    written, index = written_shards(runner, encoding, chat)
-    if not sum(shard.documents for shard in written):
-        dropped = "; ".join(map(str, in_words(total.losses))) or "the files have no rows"
-        raise InputError(
-            f"no conversation is left to train on: {dropped}; chat data have messages, conversations, or instruction "
-            "and output: say what they are with --dataset-info and --dataset"
-        )
-    total = replace(total, bytes=sum(file.size for file in encoding.plan.files))
-    first, *rest = (stored(Conversations, part.about) for part in parts)
-    return saved_result(
-        encoding,
-        model,
-        chat.layout,
-        total,
-        written,
-        documents_by="offsets",
-        separator=None,
-        separator_id=None,
-        pack=chat.pack,
-        index=tuple(index),
-        made_by=ROWS,
-        about=plain(sum(rest, first)),
-    )
+        return run_job(_ChatJob(runner, encoding, model, options, chat))

@@ -10,18 +10,17 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
+from os.path import commonprefix
 from typing import Any, NamedTuple
 
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import SpecialTokenError, UsageError
 from bpe_pipeline.corpus.skipped_or_altered import Tally
-from bpe_pipeline.extensions.chat.align import Dialog
-from bpe_pipeline.extensions.chat.answers import Answer, Wanted, answers_by_prefixes, marked_answers
-from bpe_pipeline.extensions.chat.kinds import (
+from bpe_pipeline.extensions.chat.about import (
     CUT,
     NO_ANSWER,
     NOT_TRAINED_ON,
@@ -31,15 +30,37 @@ from bpe_pipeline.extensions.chat.kinds import (
     SPECIAL_TOKENS,
     DroppedError,
 )
-from bpe_pipeline.extensions.chat.marks import trained_on
+from bpe_pipeline.extensions.chat.align import Dialog, trained_on
 from bpe_pipeline.extensions.chat.options import ChatOptions
+from bpe_pipeline.extensions.chat.training_rows import ID_BYTES
 from bpe_pipeline.pattern.normalization import nfc
-from bpe_pipeline.tokenizer.chat_templates import MessageMarks, has_marks, render, render_marked, unmarked
+from bpe_pipeline.tokenizer.chat_templates import (
+    Message,
+    MessageMarks,
+    RenderedDialog,
+    has_marks,
+    render,
+    render_marked,
+    unmarked,
+)
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
 
-ID_BYTES = 4
+Write = Callable[..., str]  # the text of messages, or of the prompt for an answer with add_generation_prompt
+Wanted = Mapping[int, bool]  # whether an answer is trained on, by the number of its message
+
+
+class Answer(NamedTuple):
+    """Where an answer starts and stops in the text, and whether it is trained on."""
+
+    start: int
+    stop: int
+    trained: bool
+
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_HIGH = bytes(byte | 0x80 for byte in range(256))
+_LONG_BYTES = 1 << 16  # of the ids of a text
 
 
 class Row(NamedTuple):
@@ -47,14 +68,6 @@ class Row(NamedTuple):
 
     values: bytes
     tokens: int
-
-
-class _Turn(NamedTuple):
-    """The ids of a question and of its answer, and whether that is trained on."""
-
-    question: bytes
-    answer: bytes
-    trained: bool
 
 
 def infer_seqlen(source: int, target: int, limit: int) -> tuple[int, int]:
@@ -98,22 +111,23 @@ class ChatEncoder:
         self._special, self._plain = map(self._encoder.recognising, (frozenset(special), frozenset[str]()))
         self._marks = MessageMarks(special, model.separating)
         tokens = model.vocabulary.to_dict()
-        self._sizes = array("I", (len(tokens.get(id_, b"")) for id_ in range(model.vocabulary.max_id + 1)))
+        self._sizes = [len(tokens.get(id_, b"")) for id_ in range(model.vocabulary.max_id + 1)]
         self._nfc = nfc if model.preparation.nfc else str
 
     def encode(self, dialog: Dialog) -> Row:
         """Return the row of a conversation; raises `DroppedError`, and `SpecialTokenError` where those are refused."""
-        wanted = self._wanted(dialog["messages"])
-        text, answers = self._rendered(dialog, wanted)
+        messages, variables = dialog["messages"], self._variables_of(dialog)
+        wanted, is_marked = self._wanted(messages), _has_generation(self._template.chosen_by(variables))
+        text, answers = self._rendered(self._said(messages), self._said(variables), wanted, is_marked=is_marked)
         trained = sum(answer.trained for answer in answers)
         if not trained and not self._options.train_on_prompt:
             raise DroppedError(REFUSED, "it writes no answer to train on")
-        row = self._cut(*self._turns(text, answers))
+        row = self._row(text, answers)
         if not row.values:
             raise DroppedError(REFUSED, "it writes nothing")
-        if not self._marks_answers(dialog):
+        if not is_marked:
             self._altered[REWRITTEN] += sum(wanted.values()) - trained
-        said = (dialog["messages"][number] for number, is_wanted in wanted.items() if is_wanted)
+        said = (messages[number] for number, is_wanted in wanted.items() if is_wanted)
         self._altered[NO_ANSWER] += sum(not (message.get("content") or message.get("tool_calls")) for message in said)
         return row
 
@@ -139,20 +153,18 @@ class ChatEncoder:
             raise DroppedError(NOT_TRAINED_ON)
         return wanted
 
-    def _marks_answers(self, dialog: Dialog) -> bool:
-        return _has_generation(self._template.chosen_by(self._variables_of(dialog)))
-
     def _variables_of(self, dialog: Dialog) -> dict[str, Any]:
         variables = {name: dialog[name] for name in ("tools", "documents") if dialog.get(name)}
         return {**self._variables, **dialog.get("chat_template_kwargs", {}), **variables}
 
-    def _rendered(self, dialog: Dialog, wanted: Wanted) -> tuple[str, list[Answer]]:
+    def _rendered(
+        self, messages: Sequence[Message], variables: dict[str, Any], wanted: Wanted, *, is_marked: bool
+    ) -> tuple[str, list[Answer]]:
         """Return the text of a conversation, and its answers."""
-        messages, variables = self._said(dialog["messages"]), self._said(self._variables_of(dialog))
         write = partial(render, self._model, **{"add_generation_prompt": False, **variables})
         try:
             rendered = render_marked(self._model, messages, variables)
-            if self._marks_answers(dialog):
+            if is_marked:
                 return rendered.text, marked_answers(rendered, write, messages, wanted)
             return rendered.text, [*answers_by_prefixes(rendered.text, write, messages, wanted)]
         except UsageError as error:
@@ -160,6 +172,8 @@ class ChatEncoder:
 
     def _said(self, value: Any) -> Any:
         """Return what the data say as the setting has it, with the special tokens in it counted."""
+        if not value or self._marks.says_plain_text(value):
+            return value
         typed: list[str] = []
         marked = self._marks.marked(value, typed)
         self._altered["replacements"] += _surrogates(value)
@@ -173,21 +187,23 @@ class ChatEncoder:
             self._altered[SPECIAL_TOKENS[setting]] += len(typed)
         return value if setting == "tokens" else marked
 
-    def _turns(self, text: str, answers: Sequence[Answer]) -> tuple[list[_Turn], bytes]:
-        """Return the ids before and of each answer, and those after the last one."""
-        borders = [border for answer in answers for border in answer[:2]]
-        ids = self._encoded(text)
-        cuts = (0, *(self._cuts(ids, text, borders) if borders else ()), len(ids) // ID_BYTES)
-        parts = [ids[ID_BYTES * start : ID_BYTES * stop] for start, stop in pairwise(cuts)]
-        turns = zip(parts[::2], parts[1::2], (answer.trained for answer in answers), strict=False)
-        return [_Turn(*turn) for turn in turns], parts[-1]
+    def _row(self, text: str, answers: Sequence[Answer]) -> Row:
+        """Return the row of a text, cut to its length, with what is trained on marked."""
+        ids, borders = self._encoded(text), [border for answer in answers for border in answer[:2]]
+        cuts = [0, *(self._cuts(ids, text, borders) if borders else ()), len(ids) // ID_BYTES]
+        parts = self._parts(cuts, [answer.trained for answer in answers])
+        values = [(ids[ID_BYTES * start : ID_BYTES * stop], trained) for start, stop, trained in parts]
+        tokens = cuts[-1] if parts[-1:] and parts[-1][1] == cuts[-1] else cuts[-2]
+        return Row(b"".join(_trained(part) if trained else part for part, trained in values), tokens)
 
     def _cuts(self, ids: bytes, text: str, borders: Sequence[int]) -> Sequence[int]:
         """Return where borders of a text are among its ids. An id belongs to an answer if any byte of it does."""
-        sizes_of = map(self._sizes.__getitem__, memoryview(ids).cast("I"))
-        ends = array("Q", accumulate(sizes_of, initial=0))  # of a long row, numbers of Python would take gigabytes
-        parts = (text[start:stop] for start, stop in pairwise((0, *borders, len(text))))
-        sizes = [*accumulate(len(self._spelled(part)) for part in parts)]
+        ends = self._ends(ids)
+        if text.isascii():
+            sizes = [*borders, len(text)]
+        else:
+            parts = (text[start:stop] for start, stop in pairwise((0, *borders, len(text))))
+            sizes = [*accumulate(len(self._spelled(part)) for part in parts)]
         if ends[-1] != sizes[-1]:  # NFC may join characters across a border
             sizes = [len(self._spelled(text[:border])) for border in (*borders, len(text))]
         if ends[-1] == sizes.pop():
@@ -195,6 +211,11 @@ class ChatEncoder:
         else:  # tokens take white space in, or the tokenizer adds it
             places = (len(self._encoded(text[:border])) // ID_BYTES for border in borders)
         return [*accumulate(places, max)]
+
+    def _ends(self, ids: bytes) -> Sequence[int]:
+        """Return where tokens end in the bytes of a text, and 0."""
+        ends = accumulate(map(self._sizes.__getitem__, memoryview(ids).cast("I")), initial=0)
+        return list(ends) if len(ids) < _LONG_BYTES else array("Q", ends)  # numbers of Python would take gigabytes
 
     def _spelled(self, text: str) -> bytes:
         """Return the bytes that the tokens of a text have."""
@@ -210,31 +231,63 @@ class ChatEncoder:
             for stretch, id_ in stretches
         )
 
-    def _cut(self, turns: Sequence[_Turn], rest: bytes) -> Row:
-        """Cut the turns to the length of a row, with what is trained on marked.
+    def _parts(self, cuts: Sequence[int], trained: Sequence[bool]) -> list[tuple[int, int, bool]]:
+        """Return the ids that a row has: where each part starts and stops, and whether it is trained on.
 
-        rest: ids after the last answer, which are left out where they do not fit.
+        cuts: where questions and answers start, and what is behind the last answer, which is left out where it does
+        not fit; trained: of each answer.
         """
-        options, left = self._options, self._row_ids
-        size = sum(len(turn.question) + len(turn.answer) for turn in turns)
-        parts, at = list[tuple[bytes, bool]](), 0
-        for turn in reversed(turns) if options.mask_history else turns:
+        options, left, parts = self._options, self._row_ids, list[tuple[int, int, bool]]()
+        turns = list(zip(cuts[:-2:2], cuts[1::2], cuts[2::2], trained, strict=False))
+        for question, answer, stop, is_trained in reversed(turns) if options.mask_history else turns:
             if left <= 0:
                 break
-            lengths = infer_seqlen(len(turn.question) // ID_BYTES, len(turn.answer) // ID_BYTES, left)
-            left -= sum(lengths)
-            trained = turn.trained and not (options.mask_history and parts)
+            sizes = infer_seqlen(answer - question, stop - answer, left)
+            left -= sum(sizes)
             at = 0 if options.mask_history else len(parts)
             parts[at:at] = [
-                (turn.question[: ID_BYTES * lengths[0]], options.train_on_prompt),
-                (turn.answer[: ID_BYTES * lengths[1]], trained),
+                (question, question + sizes[0], options.train_on_prompt),
+                (answer, answer + sizes[1], is_trained and not (options.mask_history and parts)),
             ]
-        tokens = size // ID_BYTES
-        self._altered[CUT] += sum(len(ids) for ids, _ in parts) < size
-        if tokens + len(rest) // ID_BYTES <= self._row_ids:
-            parts.append((rest, options.train_on_prompt))
-            tokens += len(rest) // ID_BYTES
-        return Row(b"".join(_trained(ids) if trained else ids for ids, trained in parts), tokens)
+        self._altered[CUT] += self._row_ids - left < cuts[-2]
+        if cuts[-1] <= self._row_ids:
+            parts.append((cuts[-2], cuts[-1], options.train_on_prompt))
+        return parts
+
+
+def marked_answers(rendered: RenderedDialog, write: Write, messages: Sequence[Message], wanted: Wanted) -> list[Answer]:
+    """Return what a template marks. Raises `DroppedError` if it cannot be said which of it is not to be trained on."""
+    left_out = []
+    for number in (number for number, trained in wanted.items() if not trained):
+        before, upto = (write(messages[:count]) if count else "" for count in (number, number + 1))
+        if not rendered.text.startswith(upto) or not upto.startswith(before):
+            raise DroppedError(NOT_UNDERSTOOD, "the template rewrites an answer that is marked")
+        left_out.append((len(before), len(upto)))
+    return [
+        Answer(start, stop, not any(first <= start < last for first, last in left_out))
+        for start, stop in rendered.generated
+    ]
+
+
+def answers_by_prefixes(text: str, write: Write, messages: Sequence[Message], wanted: Wanted) -> Iterator[Answer]:
+    """Yield the answers that the text has as the template writes them when nothing follows.
+
+    An answer starts where its prompt ends, and stops with the text of the messages up to it.
+    """
+    for number, trained in wanted.items():
+        with contextlib.suppress(UsageError):  # a template may refuse a part of a dialog
+            upto = write(messages[: number + 1])
+            prompt = write(messages[:number], add_generation_prompt=True)
+            if not text.startswith(upto):
+                continue
+            if upto.startswith(prompt):
+                yield Answer(len(prompt), len(upto), trained)
+                continue
+            before = write(messages[:number]) if number else ""
+            common = commonprefix((prompt, upto))  # noqa: RUF071 - no paths
+            start = max(map(common.rfind, "> ]\n")) + 1  # without a thought that the prompt opens, or a part of a word
+            if start > len(before) and upto.startswith(before):
+                yield Answer(start, len(upto), trained)
 
 
 @cache
@@ -244,8 +297,9 @@ def _has_generation(jinja: str) -> bool:
 
 def _trained(ids: bytes) -> bytes:
     """Return ids with their highest bits set."""
-    mask = int.from_bytes(b"\0\0\0\x80" * (len(ids) // ID_BYTES), "little")
-    return (int.from_bytes(ids, "little") | mask).to_bytes(len(ids), "little")
+    values = bytearray(ids)
+    values[ID_BYTES - 1 :: ID_BYTES] = values[ID_BYTES - 1 :: ID_BYTES].translate(_HIGH)
+    return bytes(values)
 
 
 def _surrogates(value: Any) -> int:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from bpe_pipeline.extensions.chat.lengths import ROWS
 from bpe_pipeline.run.extensions import Extension
 
 
@@ -33,5 +32,5 @@ def _encode_chat() -> Any:
 EXTENSION = Extension(
     commands=_commands,
     functions={"compat.align_chat": _align_chat, "encode_chat": _encode_chat},
-    directories={ROWS: _rows},
+    directories={"chat": _rows},
 )

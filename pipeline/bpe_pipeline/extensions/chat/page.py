@@ -1,22 +1,32 @@
 """What rows of chat data are, for `info` and `report`: how long conversations are, what is cut, dropped and trained on.
 
-Also what other cutoffs would truncate.
+`decode --mask` shows rows as text, with what is trained on between two marks. Also what other cutoffs would truncate.
 """
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import groupby, takewhile
 
 from bpe_pipeline.commands.info import info_of
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.extensions.chat.lengths import Conversations
-from bpe_pipeline.extensions.chat.show import marked_rows as marked_rows  # for `decode --mask`
+from bpe_pipeline.extensions.chat.about import Conversations
+from bpe_pipeline.extensions.chat.training_rows import LABELS
 from bpe_pipeline.reports.parts import Part, Rows, Table
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.stored import stored
 from bpe_pipeline.shards import manifest
-from bpe_pipeline.shards.encoded_corpus import RESULT, load_result
+from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
+from bpe_pipeline.shards.finish import POSITIONS
+from bpe_pipeline.shards.formats import IDS, ShardFacts
 from bpe_pipeline.shards.manifest import SHARDS
+from bpe_pipeline.shards.read import blocks_of
 from bpe_pipeline.storage import Location
+from bpe_pipeline.tokenizer.decode import tokens_of
+from bpe_pipeline.tokenizer.tokenizer import Tokenizer
+
+START, STOP = "\u27e6".encode(), "\u27e7".encode()  # around what is trained on
+_IGNORED = (1 << 32) - 100
 
 
 class ChatReport(Facts):
@@ -75,3 +85,30 @@ def info(home: Location) -> Facts:
 def report(path: Location, _: Executor) -> ChatReport:
     """Return the report of rows."""
     return ChatReport(info_of(path), "reported", str(path))
+
+
+def marked_rows(tokenizer: Tokenizer, directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> Iterator[bytes]:
+    """Yield each row of a shard: how many of its tokens are trained on, and its text without padding."""
+    for ids, labels, *positions in _rows(directory, corpus, shard):
+        padded = sum(1 for _ in takewhile(lambda at: at == 0, reversed(positions[0]))) if positions else 0
+        size, trained = len(ids) - padded, len(ids) - labels.count(_IGNORED)
+        text = [f"{size:,} tokens, {trained:,} trained on{f', {padded:,} padded' if padded else ''}\n".encode()]
+        tokens = iter(tokens_of(tokenizer.vocab, ids[:size]))
+        for ignored, run in groupby(labels[:size], _IGNORED.__eq__):
+            stretch = b"".join(next(tokens) for _ in run)
+            text.append(stretch if ignored else START + stretch + STOP)
+        yield b"".join([*text, b"\n"])
+
+
+def _rows(directory: Location, corpus: EncodedCorpus, shard: ShardFacts) -> Iterator[list["array[int]"]]:
+    """Yield the ids, labels and, of packed rows, positions of each row of a shard."""
+    columns = [name for name in (IDS, LABELS, POSITIONS) if name in (corpus.columns or {})]
+    waiting, first = [array("I") for _ in columns], 0
+    for blocks in zip(*(blocks_of(directory, corpus, shard, column) for column in columns), strict=True):
+        for values, (block, _) in zip(waiting, blocks, strict=True):
+            values.frombytes(block.cast("B"))
+        ends = blocks[0][1]
+        for start, end in zip([first, *ends], ends, strict=False):
+            yield [values[start - first : end - first] for values in waiting]
+        if ends:
+            waiting, first = [values[ends[-1] - first :] for values in waiting], ends[-1]

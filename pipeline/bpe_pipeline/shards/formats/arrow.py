@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bpe_pipeline.shards.formats.shard_format import (
+from bpe_pipeline.shards.formats import (
     BLOCK_IDS,
     ID_CODES,
     Block,

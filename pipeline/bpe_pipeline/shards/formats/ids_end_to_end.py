@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import IO, ClassVar
 
-from bpe_pipeline.shards.formats.shard_format import (
+from bpe_pipeline.shards.formats import (
     BLOCK_IDS,
     ID_CODES,
     IDS,

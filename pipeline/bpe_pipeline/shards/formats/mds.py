@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bpe_pipeline.base.errors import UsageError
-from bpe_pipeline.shards.formats.shard_format import (
+from bpe_pipeline.shards.formats import (
     BLOCK_IDS,
     ID_CODES,
     Block,

@@ -14,9 +14,9 @@ from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, token_field
-from bpe_pipeline.tokenizer.formats.settings_files import CONFIG_NAME, MAP_NAME, NAMED
+from bpe_pipeline.tokenizer.formats.settings_files import CONFIG_NAME, MAP_NAME
 from bpe_pipeline.tokenizer.formats.tokenizer_json import entry_of
-from bpe_pipeline.tokenizer.model import could_be_whole_pre_token
+from bpe_pipeline.tokenizer.model import NAMED, could_be_whole_pre_token
 
 _ADDED_NAME = "added_tokens.json"
 _FILE_FIRST = (None, "PreTrainedTokenizer", "TokenizersBackend", "LlamaTokenizer")  # classes that read tokenizer.json

@@ -16,7 +16,6 @@ from bpe_pipeline.tokenizer.model import ChatTemplate, Model
 
 CONFIG_NAME, MAP_NAME = "tokenizer_config.json", "special_tokens_map.json"
 GENERATION_NAME = "generation_config.json"
-NAMED = "model_specific_special_tokens"  # as transformers 5 saves the special tokens of a model's own names
 TEMPLATE_NAME, TEMPLATES = "chat_template.jinja", "additional_chat_templates"
 _ENDING = ".jinja"
 _DEFAULT = "default"
