@@ -1,8 +1,8 @@
 """Draw the charts as SVG: trainers compared on one corpus, on all corpora, and growth of time.
 
-The same records and the same matplotlib produce the same bytes: committed charts change only with the figures. Charts
-have no background; text and axes follow the theme of the site, or else the reader's preference for light or dark.
-matplotlib (extra `[bench]`) is imported only here.
+A chart is a specification of Vega-Lite, drawn by vl-convert as those of a report are. The same records and the same
+vl-convert produce the same bytes: committed charts change only with the figures. Charts have no background; text and
+axes follow the theme of the site, or else the reader's preference for light or dark.
 """
 
 import statistics
@@ -23,47 +23,36 @@ _STYLE = (
 )
 _CAPTIONS = ("the merges of documents, as BpeTrainer's", "the merges of lines", "other merges", "not finished")
 _OF = dict(zip(ours.HOW, _CAPTIONS, strict=False))  # each group with a bar of ours
-_LETTERS = 11
+_LETTERS, _WIDTH, _ROW = 13, 460, 24  # pixels: of letters, of a chart, of a bar with its space
 _STAGES = ("all", "counting", "merging")
 _SHORT = {ours.BY_LINES: "by lines", "tokenizers": "HF BpeTrainer", "sentencepiece": "SentencePiece"}
 
 
-def _figure(rows: int, columns: int, width: float, height: float, **how: Any) -> tuple[Any, Any, Any]:
-    """(matplotlib, figure, array of axes) without a display, in a plain style, with reproducible SVG."""
+Spec = dict[str, Any]
+
+
+def _save(panels: list[Spec], path: Path, title: str, description: str) -> None:
+    """Write panels below each other; the title and the description are for screen readers."""
     try:
-        import matplotlib as mpl
+        from vl_convert import vegalite_to_svg
     except ImportError as error:
-        raise ValueError("plots need matplotlib: pip install '.[bench]'") from error
-    mpl.use("svg")
-    import matplotlib.pyplot
-    import matplotlib.ticker
+        raise ValueError("charts need vl-convert: pip install '.[bench]'") from error
 
-    mpl.rcParams.update(
-        {
-            "svg.hashsalt": "bpe-pipeline",
-            "svg.fonttype": "none",
-            "font.family": "sans-serif",
-            "font.size": _LETTERS,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
-        }
-    )
-    figure, axes = mpl.pyplot.subplots(
-        rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **how
-    )
-    return mpl, figure, axes
-
-
-def _save(mpl: Any, figure: Any, path: Path, title: str, description: str) -> None:
-    """Write a figure; the title and the description are for screen readers."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
-    mpl.pyplot.close(figure)
-    drawn = path.read_text("utf-8").replace(INK, "currentColor")
+    lines = dict.fromkeys(("domainColor", "tickColor"), INK)
+    of_text = {"labelFontSize": _LETTERS, "titleFontSize": _LETTERS, "labelColor": INK, "titleColor": INK}
+    config = {
+        "background": None,
+        "font": "sans-serif",
+        "axis": {**of_text, **lines, "grid": False, "titleFontWeight": "normal"},
+        "text": {"color": INK, "fontSize": _LETTERS, "align": "left", "baseline": "middle"},
+        "title": {"color": INK, "fontSize": _LETTERS, "anchor": "start", "frame": "group"},
+        "view": {"stroke": None},
+    }
+    drawn = vegalite_to_svg({"vconcat": panels, "config": config}).replace(INK, "currentColor")
     head, _, rest = drawn[drawn.index("<svg ") :].partition(">")
     said = f"<title>{title}</title><desc>{description}</desc>"
-    chart = head.replace("<svg ", '<svg class="chart" role="img" ', 1) + f">{said}{_STYLE}{rest}"
+    chart = head.replace('class="marks"', 'class="chart" role="img"', 1) + f">{said}{_STYLE}{rest}"
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(line.rstrip() for line in chart.splitlines()) + "\n", "utf-8")
 
 
@@ -83,11 +72,6 @@ def draw_trainers(groups: Sequence[Sequence[Record]], path: Path) -> None:
     if not groups:
         return
     panels = [(group, _captions(group)) for group in groups]
-    heights = [0.8 + 0.34 * (sum(map(len, found.values())) + 1.2 * len(found)) for _, found in panels]
-    mpl, figure, axes = _figure(len(panels), 1, 5.2, sum(heights), height_ratios=heights)
-    figure.get_layout_engine().set(hspace=0.15 if len(panels) > 1 else None)
-    for [axis], (group, captions) in zip(axes, panels, strict=True):
-        _draw_panel(axis, group, captions)
     tools = sorted({tool for _, captions in panels for tools in captions.values() for tool in tools})
     said = [
         f"{comparison.name_of(group)}: {tool} {comparison.cell(group, tool)}"
@@ -95,7 +79,8 @@ def draw_trainers(groups: Sequence[Sequence[Record]], path: Path) -> None:
         for tools in captions.values()
         for tool in tools
     ]
-    _save(mpl, figure, path, f"Training time and peak memory of {len(tools)} trainers", "; ".join(said))
+    drawn = [_panel(group, captions) for group, captions in panels]
+    _save(drawn, path, f"Training time and peak memory of {len(tools)} trainers", "; ".join(said))
 
 
 def _captions(group: Sequence[Record]) -> dict[str, list[str]]:
@@ -111,31 +96,54 @@ def _captions(group: Sequence[Record]) -> dict[str, list[str]]:
     return dict(sorted(found.items(), key=lambda item: _CAPTIONS.index(item[0])))
 
 
-def _draw_panel(axis: Any, group: Sequence[Record], captions: dict[str, list[str]]) -> None:
-    tools = [tool for named in captions.values() for tool in named]
-    seconds = {tool: statistics.median(records.values(group, tool, "wall_s").values() or [0]) for tool in tools}
-    most, height = max(seconds.values()), 0.0
+def _panel(group: Sequence[Record], captions: dict[str, list[str]]) -> Spec:
+    """Return a row for each caption, and one for each trainer: its name, a bar, its time, its memory."""
+    seconds = {
+        tool: statistics.median(records.values(group, tool, "wall_s").values() or [0])
+        for tools in captions.values()
+        for tool in tools
+    }
+    most, rows = max(seconds.values()), list[dict[str, Any]]()
     for caption, named in captions.items():
-        height -= 1.2
-        axis.text(-0.62 * most, height, caption, style="italic", fontsize=_LETTERS - 2, va="center")
+        rows.append({"row": len(rows), "caption": caption})
         for tool in named:
-            height -= 1
             mine, [time, *memory] = tool in ours.HOW, comparison.cell(group, tool).split(", ")
-            hatch, colour = "" if caption in _OF.values() else "//", OURS_COLOUR if mine else PEER_COLOUR
-            axis.barh(height, seconds[tool], 0.7, color=colour, hatch=hatch, edgecolor="white", lw=0)
             ratio = comparison.times(group, tool, "wall_s")
             times = "" if mine or not memory or ratio is None else f" · {ratio:.{0 if ratio >= 9.5 else 1}f}×"
-            how: dict[str, Any] = {"va": "center", "fontsize": _LETTERS, "weight": "bold" if mine else "normal"}
-            axis.text(-0.62 * most, height, _SHORT.get(tool, tool), **how)
-            axis.text(seconds[tool] + 0.02 * most, height, f"{time}{times}", **how)
-            axis.text(1.9 * most, height, "".join(memory), ha="right", **how)
-    axis.set_xlim(-0.62 * most, 1.9 * most)
-    axis.set_ylim(height - 0.6, -0.4)
-    axis.axis("off")
-    text = (
+            bar = {"row": len(rows), "tool": _SHORT.get(tool, tool), "seconds": seconds[tool], "zero": 0, "mine": mine}
+            rows.append({**bar, "time": f"{time}{times}", "memory": "".join(memory), "same": caption in _OF.values()})
+    x: Spec = {"type": "quantitative", "axis": None, "scale": {"domain": [-0.62 * most, 1.9 * most], "nice": False}}
+    colour = {"condition": {"test": "datum.mine", "value": OURS_COLOUR}, "value": PEER_COLOUR}
+    fill = {"condition": {"test": "datum.same", "value": 1}, "value": 0.25}  # other merges are another task
+
+    def text(field: str, at: Spec, **mark: Any) -> Spec:
+        mark |= {"type": "text", "fontWeight": {"expr": "datum.mine ? 'bold' : 'normal'"}}
+        encoding = {"x": {**x, **at}, "text": {"field": field}}
+        return {"transform": [{"filter": f"isValid(datum.{field})"}], "mark": mark, "encoding": encoding}
+
+    bars = {
+        "transform": [{"filter": "isValid(datum.seconds)"}],
+        "mark": {"type": "bar", "height": 17},
+        "encoding": {"x": {**x, "field": "zero"}, "x2": {"field": "seconds"}, "color": colour, "fillOpacity": fill},
+    }
+    left = {"datum": -0.62 * most}
+    title = (
         f"{comparison.name_of(group)}: {group[0]['vocab_size']:,} tokens, {group[0]['machine']['usable_cores']} cores"
     )
-    axis.set_title("\n".join(textwrap.wrap(text, 48)), fontsize=_LETTERS, weight="bold", x=0, loc="left")
+    return {
+        "title": textwrap.wrap(title, 56),
+        "width": _WIDTH,
+        "height": _ROW * len(rows),
+        "data": {"values": rows},
+        "encoding": {"y": {"field": "row", "type": "ordinal", "axis": None}},
+        "layer": [
+            bars,
+            text("caption", left, fontStyle="italic", fontSize=_LETTERS - 2),
+            text("tool", left),
+            text("time", {"field": "seconds"}, dx=4),
+            text("memory", {"datum": 1.9 * most}, align="right"),
+        ],
+    }
 
 
 def draw_growth(all_records: Sequence[Record], path: Path) -> None:
@@ -145,23 +153,46 @@ def draw_growth(all_records: Sequence[Record], path: Path) -> None:
     corpora = list(dict.fromkeys(curve.corpus for curve in drawn))
     if not drawn:
         return
-    mpl, figure, axes = _figure(len(corpora), 1, 5.2, 3.1 * len(corpora), sharex=True)
-    for [axis], corpus in zip(axes, corpora, strict=True):
-        curves = sorted((curve for curve in drawn if curve.corpus == corpus), key=lambda curve: curve.points[-1][1])
-        for curve, side in zip(curves, ("top", "bottom", "center"), strict=False):
-            xs, ys = zip(*curve.points, strict=True)
-            style, colour = ("-o", OURS_COLOUR) if curve.stage == "all" else ("--.", INK)
-            axis.loglog(xs, ys, style, color=colour, markersize=4, linewidth=1.2)
-            axis.annotate(curve.stage, (xs[-1], ys[-1]), xytext=(6, 0), textcoords="offset points", va=side)
-        ticks = sorted({x for curve in curves for x, _ in curve.points})
-        axis.set_xticks(ticks, [f"{x / 1e6:.0f}" for x in ticks])
-        axis.xaxis.set_minor_locator(mpl.ticker.NullLocator())
-        axis.yaxis.set_major_locator(mpl.ticker.LogLocator(subs=(1, 2, 5)))
-        axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_locator(mpl.ticker.NullLocator())
-        axis.set_xlim(right=2.3 * max(ticks))
-        axis.set_ylabel("seconds")
-        axis.set_title(corpus, loc="left")
-    axes[-1][0].set_xlabel("MB of the corpus")
+    panels = [_growth([curve for curve in drawn if curve.corpus == corpus], corpus) for corpus in corpora]
+    panels[-1]["encoding"]["x"]["axis"]["title"] = "MB of the corpus"
     said = [f"{one.corpus}, {one.stage}: slope {one.slope:.2f}" for one in drawn]
-    _save(mpl, figure, path, "Growth of time with the size of the corpus", "; ".join(said))
+    _save(panels, path, "Growth of time with the size of the corpus", "; ".join(said))
+
+
+def _growth(curves: Sequence[kinds.Curve], corpus: str) -> Spec:
+    """Return curves of seconds over megabytes, each with its name at its end."""
+    points = [{"stage": one.stage, "MB": x / 1e6, "seconds": y} for one in curves for x, y in one.points]
+    named = zip(sorted(curves, key=lambda one: one.points[-1][1]), ("top", "bottom", "middle"), strict=False)
+    ends = [
+        {"stage": one.stage, "MB": one.points[-1][0] / 1e6, "seconds": one.points[-1][1], "side": side}
+        for one, side in named
+    ]
+    ticks = sorted({point["MB"] for point in points})
+    scale = {"type": "log", "nice": False}
+    x: Spec = {"field": "MB", "type": "quantitative", "scale": {**scale, "domain": [ticks[0], 2.3 * ticks[-1]]}}
+    y = {"field": "seconds", "type": "quantitative", "scale": scale, "axis": {"format": "~g"}, "title": "seconds"}
+    colours = {"domain": list(_STAGES), "range": [OURS_COLOUR, INK, INK]}
+    dashes = {"domain": list(_STAGES), "range": [[1, 0], [5, 3], [5, 3]]}
+    of_stage = {"field": "stage", "type": "nominal", "legend": None}
+    return {
+        "title": corpus,
+        "width": _WIDTH - 60,
+        "height": 200,
+        "encoding": {
+            "x": {**x, "axis": {"values": ticks, "format": ".0f"}, "title": None},
+            "y": y,
+            "color": {**of_stage, "scale": colours},
+        },
+        "layer": [
+            {
+                "data": {"values": points},
+                "mark": {"type": "line", "point": True},
+                "encoding": {"strokeDash": {**of_stage, "scale": dashes}},
+            },
+            {
+                "data": {"values": ends},
+                "mark": {"type": "text", "dx": 7, "baseline": {"expr": "datum.side"}},
+                "encoding": {"text": {"field": "stage"}},
+            },
+        ],
+    }

@@ -152,7 +152,7 @@ def numbers(home: Path) -> dict[str, Any]:
         this, other = report["numbers"]["sample"]["tokenizers"]
         values = {**this["whole"]["numbers"], **this["languages"]}
         found[flags] = {name: values.get(name) for name in NUMBERS}
-        found[flags]["normalized_length"] = other["against"]["nsl"][""]
+        found[flags]["normalized_length"] = other["against"][""]
     return found
 
 

@@ -299,7 +299,7 @@ def test_trainers_learn_alike_and_their_table_says_so(
     assert {one["kind"] for one in measured} == {"train", "growth", "memory", "cliff"}
     assert [one["status"] for one in measured if one["kind"] == "memory"] == ["ok", "refused"]
     document.write_text(f"before\n{render.BEGIN}\nold\n{render.END}\nafter\n", "utf-8")
-    if importlib.util.find_spec("matplotlib") is not None:
+    if importlib.util.find_spec("vl_convert") is not None:
         arguments = ["render", "--results", str(results), "--into", str(document), "--plots", str(tmp_path / "plots")]
         assert command.main([*arguments, "--prune"]) == 0
         text = document.read_text("utf-8")

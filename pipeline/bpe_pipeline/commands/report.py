@@ -1,6 +1,7 @@
-"""The story of the report: a worker computes numbers, then report.json, report.txt and report.html are written.
+"""The story of a report: a worker computes the numbers of a tokenizer, then page, text, JSON and card are written.
 
-After training it is quick, and its failures are warnings: the run has its tokenizer. `report_again.py` makes it again.
+`report` makes it of a tokenizer that exists. `train` and `merge` make it at their end, from a smaller sample; there its
+failures are warnings: the run has its tokenizer.
 """
 
 import contextlib
@@ -11,38 +12,43 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpe_pipeline.base import machine
-from bpe_pipeline.base.errors import PipelineError
+from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
-from bpe_pipeline.base.units import format_bytes
+from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.sampling import Choice, choose
+from bpe_pipeline.corpus.skipped_or_altered import in_words
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
-from bpe_pipeline.counts.counted import Counted, text_counters
+from bpe_pipeline.counts.counted import Counted, require_counted, text_counters
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.merges import merge, merge_list
 from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.reports.numbers import REFERENCES, Numbers
-from bpe_pipeline.reports.parts import Part, Rows, Table
-from bpe_pipeline.reports.summary import Report, Section, Summary
+from bpe_pipeline.reports.summary import Report, Section, Summary, WrittenReport
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.extensions import report_sections, unusable
 from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.memory import Broker
-from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.options import TrainOptions, WorkOptions
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
 from bpe_pipeline.storage.atomic import write_whole
-from bpe_pipeline.tokenizer.export import Check, Trained
+from bpe_pipeline.tokenizer.export import Check, Trained, facts_of
 from bpe_pipeline.tokenizer.formats.fields import CARD
+
+if TYPE_CHECKING:
+    from bpe_pipeline.commands.held_out import Extras
+    from bpe_pipeline.reports.numbers_worker import NumbersTask
 
 STAGE = "reporting"
 EXTENT = "BPE_PIPELINE_REPORT"
 """An environment variable: `train` and `merge` write everything (`page`, the default), no page (`text`), or only the
 summary (`none`), which suits many runs in a row."""
-_MOST_FILES = 8  # that a report names
 _log = logging.getLogger(__name__)
 _LEAST_SAMPLE_BYTES, SAMPLE_BYTES = 1 << 16, 21 << 19
 _OF_CORPUS = 1 << 12  # after training the sample is a part of the corpus that takes next to no time
@@ -55,14 +61,9 @@ def _sample_bytes(learned: MergeList) -> int:
     return min(max(learned.bytes // _OF_CORPUS, _LEAST_SAMPLE_BYTES), SAMPLE_BYTES)
 
 
-def needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
+def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     """Memory that computing numbers takes: at all, for each token and its bytes, and for the sample."""
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
-
-
-def _least_bytes(learned: MergeList) -> int:
-    """Memory that computing numbers takes after training."""
-    return needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned))
 
 
 def shortage_of(needed_bytes: int, broker: Broker) -> str:
@@ -74,7 +75,9 @@ def shortage_of(needed_bytes: int, broker: Broker) -> str:
 
 def fits_next_to(other_bytes: int, runner: Runner, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    return not runner.nodes and not shortage_of(_least_bytes(learned) + other_bytes, runner.broker)
+    return not runner.nodes and not shortage_of(
+        _needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned)) + other_bytes, runner.broker
+    )
 
 
 def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None:
@@ -83,26 +86,108 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
         return None
     learned = trained.learned
     try:
-        if not runner.nodes and (shortage := shortage_of(_least_bytes(learned), runner.broker)):
+        if not runner.nodes and (
+            shortage := shortage_of(
+                _needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned)), runner.broker
+            )
+        ):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
-        text = text_of(run)
-        from bpe_pipeline.reports.numbers_worker import NumbersTask, compute_numbers
+        from bpe_pipeline.reports.numbers_worker import compute_numbers
 
-        task = NumbersTask(
-            trained,
-            Choice(choose(text.files, _sample_bytes(learned)), text.names),
-            text.text_field,
-            _SMALL + text.left_out,
-            references=tuple(REFERENCES),
-            weighted=run.manifest.weighted,
-            counters=counters_of(run),
+        return runner.executor.one(
+            compute_numbers, _task_of(run, trained, text_of(run), _sample_bytes(learned)), fresh=True
         )
-        return runner.executor.one(compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
         return None
+
+
+def _task_of(run: Run, trained: Trained, text: "RunText", sample_bytes: int) -> "NumbersTask":
+    """Return the task of the numbers of merges, with a sample of the text that the run was counted from."""
+    from bpe_pipeline.reports.numbers_worker import NumbersTask
+
+    return NumbersTask(
+        trained,
+        Choice(choose(text.files, sample_bytes), text.names),
+        text.text_field,
+        (RANDOM if sample_bytes == SAMPLE_BYTES else _SMALL) + text.left_out,
+        references=tuple(REFERENCES),
+        weighted=run.manifest.weighted,
+        counters=counters_of(run),
+    )
+
+
+def run_report(
+    path: Location, extras: "Extras", options: WorkOptions, executor: Executor, listener: Listener
+) -> WrittenReport:
+    """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own.
+
+    Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
+    """
+    outputs, (run, home) = extras.outputs(), manifest.tokenizer_named(path)
+    if run.manifest.merging is None or not (home / "tokenizer.json").exists():
+        raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
+    of_run = run.manifest.options_of(home.name)
+    if (learned := merge_list.load(*merge.learning_of(run).merges)) is None:
+        raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
+    trained = Trained(learned, pattern_of(of_run), of_run)
+    text = text_of(run)
+    task = extras.added_to(_task_of(run, trained, text, SAMPLE_BYTES), home, text.files, listener)
+    if shortage := shortage_of(_needed_by(task), Broker.of(options.memory_limit)):
+        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
+    with contextlib.nullcontext() if outputs is not None else run.directory.locked():
+        from bpe_pipeline.reports.numbers_worker import compute_numbers
+
+        numbers = executor.one(compute_numbers, task)
+        run = manifest.require(run.directory.location)
+        before = _report_of(run, home, trained, executor, listener)
+        report = replace(before, numbers=numbers, made_by=extras.command(path))
+        written = write_files(run, report, of_run, home, outputs)
+        if (card := home / CARD) in written:
+            manifest.store_written(run, [card])
+    _warn_of_sample(task, numbers, listener)
+    return extras.with_figures(report, written, listener)
+
+
+def _needed_by(task: "NumbersTask") -> int:
+    """Return the memory that a report takes: a token takes a kilobyte while a tokenizer is read from its file."""
+    [size], choice = task.trained.options.vocab_size, task.choice
+    sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in choice.chosen) if choice.languages else 0)
+    return _needed_bytes(size, size * 8, sample_bytes) + size * 1000 * (1 + len(task.compare))
+
+
+def _warn_of_sample(task: "NumbersTask", numbers: Numbers, listener: Listener) -> None:
+    """Warn of files of the sample that gave no text, and of what was altered in those that are held out."""
+    if numbers.unread:
+        lacks = "a part of its sample" if numbers.sample else "the sample"
+        lost = f"{len(numbers.unread):,} of {format_count(len(task.choice.chosen), 'files')}"
+        changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
+        listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
+    if not task.skip_changed and numbers.sample is not None:
+        for altered in in_words(numbers.sample.losses):
+            listener(Notice("warning", f"--held-out: {altered}"))
+
+
+def _report_of(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Report:
+    """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
+    [size] = trained.options.vocab_size
+    facts = facts_of(trained, size, trained.model(size).vocabulary)
+    if (stored := load(run)) is not None and stored.summary.vocabulary == facts:
+        there = stored.summary.tokenizer_directory
+        if there is not None and there.name == home.name:
+            return stored
+    summary = Summary(
+        run.directory.location,
+        trained.options.pattern,
+        require_counted(run, executor).facts,
+        vocabulary=facts,
+        tokenizer_directory=home,
+        written=tuple(name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")),
+        sections=sections_of(executor, run, trained, listener),
+    )
+    return Report(summary)
 
 
 @dataclass(frozen=True)
@@ -244,21 +329,6 @@ def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
     return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}
 
 
-def _how_made(options: Mapping[str, str], run: Manifest, report: Report, numbers: Numbers) -> list[Part]:
-    """Describe how a tokenizer was made: the result of the command, options, files, versions, stages."""
-    files = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
-    summary = report.summary
-    peaks = {name: format_bytes(peak) for name, peak in summary.stage_peak_bytes.items()}
-    stages = tuple((name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in summary.stages.items())
-    return [
-        Rows(summary.rows(whole=True), "Result"),
-        Rows(tuple(options.items()), "Options"),
-        Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in files)),
-        Rows(tuple((run.cutting | numbers.machine).items()), "Versions and machine"),
-        Table("Time and memory by stage", ("stage", "time", "peak memory"), stages),
-    ]
-
-
 def write_files(
     run: Run,
     report: Report,
@@ -278,7 +348,7 @@ def write_files(
             from bpe_pipeline.reports.page import report_page
 
             shown_options = _shown_options(options, run.manifest)
-            parts = {**report.parts(), "made": _how_made(shown_options, run.manifest, report, numbers)}
+            parts = report.parts() | {"made": report.how_made(shown_options, run.manifest)}
             page = report_page(tokenizer, numbers, report.verdict, parts)
             write_whole(where, page.encode(errors="replace"))
             pages.append(where)

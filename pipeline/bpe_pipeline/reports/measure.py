@@ -32,18 +32,11 @@ class TextMeasures:
 
 
 @dataclass(frozen=True)
-class Against:
-    """How the first tokenizer compares with this one. nsl: its tokens over those of this one, in all (the key "") and
-    by source."""
-
-    nsl: dict[str, float]
-
-
-@dataclass(frozen=True)
 class TokenizerMeasures:
     """How a tokenizer cuts a sample: all of it, and by source. languages: numbers of them; costs: of each language.
 
-    scripts: bytes of the words of each script.
+    scripts: bytes of the words of each script. against: the normalized length of the first tokenizer over this one, in
+    all (the key "") and by source; None of the first one.
     """
 
     whole: TextMeasures
@@ -51,7 +44,7 @@ class TokenizerMeasures:
     scripts: dict[str, int]
     languages: dict[str, float] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
-    against: Against | None = None
+    against: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,48 +77,33 @@ class SampleText:
         return sums.get("tokens", 0) / (sums.get("lines" if self.same else "characters", 0) or 1)
 
 
-@dataclass
-class Counted:
-    """The records of a tokenizer, of each source."""
-
-    tokenizer: MeasuredTokenizer
-    sources: dict[str, Record] = field(default_factory=dict)
-
-    def add(self, source: str, record: Record) -> None:
-        """Add the record of some documents."""
-        self.sources.setdefault(source, Record(self.tokenizer.size)).add(record)
-
-    @property
-    def whole(self) -> Record:
-        """The record of all sources."""
-        whole = Record(self.tokenizer.size)
-        for record in self.sources.values():
-            whole.add(record)
-        return whole
-
-
 def measure(named: Sequence[tuple[str, MeasuredTokenizer]], sample: SampleText) -> tuple[TokenizerMeasures, ...]:
     """Measure how tokenizers cut a sample, in one pass over it. named: the first one is compared with the others."""
-    counted = [Counted(tokenizer) for _, tokenizer in named]
+    counted = [(tokenizer, dict[str, Record]()) for _, tokenizer in named]  # by source, and all of it as ""
     for source, texts in sample.batches():
-        for one in counted:
-            one.add(source, record_of(one.tokenizer, texts))
-    first, *others = counted
-    against = [None, *(_against(first, other) for other in others)]
+        for tokenizer, records in counted:
+            records.setdefault(source, Record(tokenizer.size)).add(record_of(tokenizer, texts))
+    for tokenizer, records in counted:
+        whole = Record(tokenizer.size)
+        for record in records.values():
+            whole.add(record)
+        records[""] = whole
+    (_, first), names = counted[0], [name for name, _ in named]
     return tuple(
-        _measures(name, one, compared, sample) for (name, _), one, compared in zip(named, counted, against, strict=True)
+        _measures(name, records, None if records is first else _against(first, records), sample)
+        for name, (_, records) in zip(names, counted, strict=True)
     )
 
 
-def _measures(name: str, counted: Counted, against: Against | None, sample: SampleText) -> TokenizerMeasures:
-    there = [language for language in sample.languages if language in counted.sources]  # others have no text
-    costs = {language: sample.cost(counted.sources[language].sums) for language in there}
-    sources = sorted(counted.sources.items(), key=lambda item: -item[1].sums.get("bytes", 0))
-    whole = counted.whole
+def _measures(
+    name: str, records: Mapping[str, Record], against: dict[str, float] | None, sample: SampleText
+) -> TokenizerMeasures:
+    costs = {language: sample.cost(records[language].sums) for language in sample.languages if language in records}
+    *sources, whole = (_text_measures(source or name, record) for source, record in records.items())
     return TokenizerMeasures(
-        whole=_text_measures(name, whole),
-        sources=tuple(_text_measures(source, record) for source, record in sources),
-        scripts=dict(whole.scripts.most_common()),
+        whole=whole,
+        sources=tuple(sorted(sources, key=lambda text: -text.bytes)),
+        scripts=dict(records[""].scripts.most_common()),
         languages=values(LANGUAGES, costs) if costs else {},
         costs=costs,
         against=against,
@@ -137,12 +115,10 @@ def _text_measures(name: str, record: Record) -> TextMeasures:
     return TextMeasures(name, bytes_, tokens, values(TEXT, record))
 
 
-def _against(first: Counted, other: Counted) -> Against:
-    """Compare the first tokenizer with another one."""
-    pairs = {"": (first.whole, other.whole)}
-    pairs |= {source: (first.sources[source], record) for source, record in other.sources.items()}
-    tokens = {name: (one.sums["tokens"], theirs.sums["tokens"]) for name, (one, theirs) in pairs.items()}
-    return Against({name: ratio for name, pair in tokens.items() if (ratio := AGAINST.of(pair)) is not None})
+def _against(first: Mapping[str, Record], other: Mapping[str, Record]) -> dict[str, float]:
+    """Return the normalized lengths of the first tokenizer over another one."""
+    pairs = ((name, [by[name].sums.get("tokens", 0) for by in (first, other)]) for name in other)
+    return {name: ratio for name, pair in pairs if (ratio := AGAINST.of(pair)) is not None}
 
 
 def source_names(paths: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ vl-convert, which has it, a page has no figures. A content security policy keeps
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,7 @@ def report_page(
         Chapter("made", "How it was made", [*parts["skipped"], *parts["made"]], folded=True),
     ]
     described = {"figures": {name: one.spec for name, one in drawn.items()}, "theme": theme(), "light": LIGHT}
-    template = templates().get_template("page.html")
-    page: str = template.render(
+    return _page(
         title=f"Tokenizer report: {directory}",
         verdict={**dict(verdict), COMPRESSION: rate_in_words(numbers)},
         compared=[comparison_table(numbers)],
@@ -58,6 +57,15 @@ def report_page(
         script=drawing.page_script() if drawn else "",
         drawing=_in_script(described),
     )
+
+
+def plain_page(title: str, parts: Iterable[Part]) -> str:
+    """Return a page of some parts, without figures and scripts."""
+    return _page(title=title, chapters=[Chapter("numbers", "Numbers", [*parts])])
+
+
+def _page(**shown: Any) -> str:
+    page: str = templates().get_template("page.html").render(shown)
     return page
 
 

@@ -15,14 +15,17 @@ from bpe_pipeline.corpus.skipped_or_altered import in_one_line
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.executors import ClusterUse
 from bpe_pipeline.reports.numbers import Numbers
-from bpe_pipeline.reports.parts import Part, Rows, Table
-from bpe_pipeline.reports.result import Advice, Result, plain, time_and_memory
+from bpe_pipeline.reports.parts import Part, Rows, Table, as_text
+from bpe_pipeline.reports.result import NOT_STORED, Advice, Result, plain, time_and_memory
 from bpe_pipeline.reports.tables import mixture_table, sections
 from bpe_pipeline.reports.verdict import recommended_size, verdict
+from bpe_pipeline.run.manifest import Manifest
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.stored import stored
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
+
+_MOST_FILES = 8  # that a page names
 
 
 @dataclass(frozen=True)
@@ -251,9 +254,55 @@ class Report(Result):
         first: dict[str, list[Part]] = {"verdict": [Rows(self.verdict, "Verdict")], "lead": [*self.added_tables]}
         return first | sections(self.numbers, self.skipped)
 
+    def how_made(self, options: Mapping[str, str], run: Manifest) -> list[Part]:
+        """Describe how a tokenizer was made: the result of the command, options, files, versions, stages."""
+        largest = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
+        versions = run.cutting | ({} if self.numbers is None else self.numbers.machine)
+        peaks = {name: format_bytes(peak) for name, peak in self.summary.stage_peak_bytes.items()}
+        stages = (
+            (name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in self.summary.stages.items()
+        )
+        return [
+            Rows(self.summary.rows(whole=True), "Result"),
+            Rows(tuple(options.items()), "Options"),
+            Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in largest)),
+            Rows(tuple(versions.items()), "Versions and machine"),
+            Table("Time and memory by stage", ("stage", "time", "peak memory"), tuple(stages)),
+        ]
+
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
         checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
         yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
         parts = self.parts().values() or [self.added_tables]
         yield from (part for of_section in parts for part in of_section)
+
+
+@dataclass(frozen=True)
+class WrittenReport(Result):
+    """The files of a report that was made again, its numbers, and the verdict."""
+
+    written: tuple[Location, ...]
+    numbers: Numbers | None = None
+    parts: tuple[Part, ...] = field(default=(), metadata=NOT_STORED)
+
+    event = "reported"
+
+    def shown(self) -> Iterable[Part]:
+        """Return the verdict."""
+        return self.parts
+
+    def _repr_html_(self) -> str:
+        from bpe_pipeline.reports.drawing import images
+        from bpe_pipeline.reports.plots import page_figures
+
+        return super()._repr_html_() + ("" if self.numbers is None else images(page_figures(self.numbers)))
+
+    @property
+    def brief(self) -> str:
+        """The paths, a line each."""
+        return printable_lines(self.written)
+
+    def text(self, columns: int) -> str:
+        """Return the verdict, and the paths, whole."""
+        return f"{as_text(self.parts, columns)}\n\n{self.brief}"

@@ -57,8 +57,8 @@ def compared_table(numbers: Numbers, sample: Sample) -> Table:
     title = "On the sample" if len(sample.tokenizers) > 1 else "All of the sample"
     listed = [{**one.whole.numbers, **one.languages} for one in sample.tokenizers]
     for measures, values in zip(sample.tokenizers, listed, strict=True):
-        if measures.against is not None and "" in measures.against.nsl:
-            values[AGAINST.name] = measures.against.nsl[""]
+        if measures.against is not None and "" in measures.against:
+            values[AGAINST.name] = measures.against[""]
     found = {name for one in listed for name, value in one.items() if value != _USUAL.get(name)}
     columns = [number for number in (*TEXT, *LANGUAGES, AGAINST) if number.name in found]
     numbered = list(enumerate(columns, 2))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections import Counter
 from operator import ne as unlike
 from pathlib import Path
@@ -67,9 +68,23 @@ def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
     assert "conversations dropped: not pairs of a question and an answer" in str(report)
 
 
-def test_other_outputs_are_refused(cut: Path, tmp_path: Path) -> None:
-    for words in (("--figures", tmp_path), ("--held-out", tmp_path), ("--output", tmp_path / "a.html")):
-        assert f"its report is only printed: leave out {words[0]}" in refused(run("report", cut, *words), 2)
+def test_a_page_has_what_is_printed_and_figures_are_refused(cut: Path, tmp_path: Path) -> None:
+    page, hostile = tmp_path / "a.html", tmp_path / "<script>alert(1)"
+    shutil.copytree(cut, hostile)
+    printed = succeeded(run("report", hostile, "--output", page)).stdout
+    text = page.read_text()
+    assert "<script" not in text
+    for words in (
+        "What a cutoff truncates",
+        "&lt;script&gt;alert(1)",
+        *re.findall(r"[\d,]+ conversations dropped", printed),
+    ):
+        assert words in text
+    assert json.loads((tmp_path / "a.json").read_text()) == json.loads(run("report", hostile, "--json").stdout)
+    assert "exists" in refused(run("report", hostile, "--output", page), 1)
+    succeeded(run("report", hostile, "--output", page, "--overwrite"))
+    for words in (("--figures", tmp_path), ("--held-out", tmp_path)):
+        assert f"is no trained tokenizer: leave out {words[0]}" in refused(run("report", cut, *words), 2)
 
 
 @pytest.mark.parametrize("words", [(), ("--pack", "neat", "--sequence-length", 99), ("--shard-format", "parquet")])

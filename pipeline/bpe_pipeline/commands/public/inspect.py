@@ -90,7 +90,8 @@ def report(session: Session) -> Any:
 
     It is a page, a text and JSON. A tokenizer is named by its directory, such as RUN/tokenizer-8000. For one that
     `extend` or `prune` made, print what changed, and the tokens of the counted text before and after. For rows of
-    `encode-chat`, print how long conversations are, what is truncated and trained on; --output writes a page.
+    `encode-chat`, print how long conversations are, what is truncated and trained on. With --output, these are a page,
+    too.
 
     \b
     bpe-pipeline report runs/a
@@ -110,11 +111,17 @@ def report(session: Session) -> Any:
         InputError: a file cannot be read.
         RunDirectoryError: the run is damaged, or the output exists.
     """
-    from bpe_pipeline.commands.report_again import Extras, run_report
+    from bpe_pipeline.commands.held_out import Extras
+    from bpe_pipeline.commands.report import run_report
+    from bpe_pipeline.run.extensions import maker_of
+    from bpe_pipeline.shards.encoded_corpus import find_result
 
     options = session.options
     names = ("compare", "held_out", "output", "overwrite", "figures", "name")
     extras = Extras(**{name: getattr(options, name) for name in names})
+    encoded = find_result(options.run)
+    if (maker := maker_of(options.run, encoded and encoded[1].made_by)) is not None:
+        return extras.of_extension(maker, options.run, session.executor)
     return run_report(options.run, extras, options, session.executor, session.listener)
 
 

@@ -13,13 +13,10 @@ from bpe_pipeline.base.units import format_count
 from bpe_pipeline.corpus.listing import find_files
 from bpe_pipeline.corpus.sampling import choose, read_chosen
 from bpe_pipeline.extensions.inspect.findings import EXAMPLES, first_lines, first_of
-from bpe_pipeline.pattern.normalization import nfc
-from bpe_pipeline.reports.definitions import NUMBERS
-from bpe_pipeline.reports.measure import source_names
+from bpe_pipeline.reports.measure import SampleText, measure, source_names
 from bpe_pipeline.reports.numbers import SENTENCES
 from bpe_pipeline.reports.numbers_worker import measured_model
 from bpe_pipeline.reports.parts import Part, Rows, Table
-from bpe_pipeline.reports.record import MarkedText, Record, record_of
 from bpe_pipeline.reports.result import NOT_STORED, Result
 from bpe_pipeline.reports.tokens import readable
 from bpe_pipeline.storage import Location, named
@@ -142,27 +139,27 @@ def cut_differently(
     first: Tokenizer, second: Tokenizer, texts: Iterable[tuple[str, str]]
 ) -> tuple[list[CutTexts], list[OtherCut]]:
     """Compare how (source, text) pairs are cut; returns the sources in order, and other splits, most frequent first."""
-    both, sums = [measured_model(tokenizer.model) for tokenizer in (first, second)], dict[str, Counter[str]]()
-    records: dict[str, list[Record]] = {}
+    sample, both = SampleText([*texts]), [measured_model(tokenizer.model) for tokenizer in (first, second)]
+    texts_of_source: Counter[str] = Counter()
+    different: Counter[str] = Counter()
     cuts: Counter[tuple[Tokens, Tokens]] = Counter()
-    for name, text in texts:
+    for name, text in sample.texts:
         other_cuts = list(_other_cuts(_cut_by(first, text), _cut_by(second, text)))
         cuts.update(other_cuts)
-        sums_of = sums.setdefault(name, Counter())
-        sums_of.update(texts=1, different=bool(other_cuts))
-        marked = [MarkedText(nfc(text) if any(one.nfc for one in both) else text)]
-        for record, tokenizer in zip(records.setdefault(name, [Record(0), Record(0)]), both, strict=True):
-            record.add(record_of(tokenizer, marked))
+        texts_of_source[name] += 1
+        different[name] += bool(other_cuts)
+    prepared = sample.in_nfc() if any(one.nfc for one in both) else sample
+    one, other = ({text.name: text for text in by.sources} for by in measure([*zip("AB", both, strict=True)], prepared))
     sources = [
         CutTexts(
             name,
-            sums_of["texts"],
-            records[name][0].sums.get("bytes", 0),
-            (records[name][0].sums.get("tokens", 0), records[name][1].sums.get("tokens", 0)),
-            sums_of["different"],
-            tuple(NUMBERS["bytes_per_token"].of(record) for record in records[name]),
+            number,
+            one[name].bytes,
+            (one[name].tokens, other[name].tokens),
+            different[name],
+            tuple(by[name].numbers.get("bytes_per_token") for by in (one, other)),
         )
-        for name, sums_of in sums.items()
+        for name, number in texts_of_source.items()
     ]
     return sources, [OtherCut(pair, count) for pair, count in sorted(cuts.items(), key=lambda one: (-one[1], one[0]))]
 
