@@ -255,7 +255,9 @@ def test_report_says_what_changed_and_what_is_missing(
         assert (facts["added"], facts["removed"]) == (max(len(new) - 500, 0), max(500 - len(new), 0))
     own, old = shutil.copytree(counted, tmp_path / "run"), shutil.copytree(base, tmp_path / "old")
     bpe_pipeline.prune(old, own, keep=450, output=tmp_path / "new")
-    assert "is no trained tokenizer: leave out --held-out" in refused(run("report", tmp_path / "new", "--held-out", base), 2)
+    assert "is no trained tokenizer: leave out --held-out" in refused(
+        run("report", tmp_path / "new", "--held-out", base), 2
+    )
     shutil.rmtree(own)
     assert f"{own}, which must be there as they were: " in refused(run("report", tmp_path / "new"), 1)
     bpe_pipeline.combine([counted], [2], output=own)
