@@ -82,6 +82,11 @@ class SpecialTokens:
     def match_at(self, text: Buffer, at: int) -> tuple[int, int, int] | None:
         """The longest token that starts at `at`: (start, end, id), or None."""
 
+def line_offsets(lines: Buffer) -> memoryview:
+    """
+    Offsets (int64) of lines with their endings, which are line feeds: of each, and of the end of the last.
+    """
+
 def json_texts(lines: Buffer, path: Sequence[str]) -> tuple[memoryview, memoryview, list[tuple[int, list[int]]]]:
     """
     One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each line that is not blank; then the rows that are not JSON, without the field, not text: how many, and where the first few lines start.
@@ -101,9 +106,9 @@ class ChunkCounter:
     Counts the pre-tokens of one chunk: texts fed in blocks of any size. `cutter` is an Automaton, or a function from a document to its pre-tokens (slower).
     """
 
-    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None, refused: Sequence[int] = ()) -> None:
+    def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: DocumentJudge | None = None, window_bytes: int = 262144, budget_bytes: int | None = None, spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, form: NormalForm | None = None, refused: Sequence[int] = (), line_cutter: Automaton | None = None) -> None:
         """
-        added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to instead of being counted. form: what each stretch between special tokens is put into before it is cut. refused: which of the special and added tokens raise LookupError(token, offset) where text has them.
+        added_tokens: cut out of the text as special tokens are, but separating no documents. budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to instead of being counted. form: what each stretch between special tokens is put into before it is cut. refused: which of the special and added tokens raise LookupError(token, offset) where text has them. line_cutter: cuts lines as documents, many at once.
         """
 
     def feed(self, block: Buffer, end: bool = False) -> None:
@@ -111,9 +116,9 @@ class ChunkCounter:
         The next bytes of a text, `end` with the last; another text may follow. Under `strict`, UnicodeError(text, offset) at the first invalid byte. MemoryError(offset, bytes) if a pre-token (what a document needs, if one may be dropped) does not fit into budget_bytes.
         """
 
-    def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8) -> None:
+    def feed_documents(self, offsets: Buffer, data: Buffer, offset_bytes: int = 8, are_lines: bool = False) -> None:
         """
-        Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one offset more than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other. Errors as of feed().
+        Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one offset more than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other, or at once where they are lines, each with its ending. Errors as of feed().
         """
 
     def start_inside_document(self) -> None:
@@ -158,14 +163,9 @@ def combine(counters: Sequence[Columns], weights: Sequence[tuple[int, int]] = ()
     Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond 2^63 - 1.
     """
 
-def weighted_total(counter: Columns, weight: tuple[int, int]) -> int:
+def totals(counter: Columns) -> tuple[tuple[int, int], tuple[int, int]]:
     """
-    The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.
-    """
-
-def text_bytes(counter: Columns) -> tuple[int, int]:
-    """
-    The bytes of a counter's pre-tokens, each as often as it occurs: their upper and lower 64 bits.
+    The sum of a counter's counts, and the bytes of its pre-tokens, each as often as it occurs: of each the upper and lower 64 bits.
     """
 
 def partition_starts(counter: Columns, partitions: int) -> list[int]:

@@ -36,8 +36,8 @@ COMMANDS = """
     combine |run| |counted| --output |combined|
     export |run| --export gpt2,tiktoken --check
     export |run| --chat-template |absent|
-    import-counts |counts.parquet| --output |imported| --special-token |token|
-    import-counts |absent| --output |imported|
+    combine |counts.parquet| --output |imported| --special-token |token|
+    combine |absent| --output |imported|
     extend |counted| |run| --add 5 --output |extended|
     prune |run| |counted| --keep 280 --output |pruned|
     sweep |run| |counted| --vocab-size 280 --held-out |text| --output |swept|

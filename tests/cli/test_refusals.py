@@ -43,7 +43,7 @@ EOT = "<|endoftext|>"
     ("train saved --output saved", 1, "saved is the corpus itself: choose another --output"),
     ("train --config none.json", 2, "expected files, directories or globs"),
     ("train a.txt --vocab-size 5 --dry-run", 2, "at least 257"), ("count a.txt --special-token a", 2, "single byte"),
-    ("train a.txt --superword-words 3", 2, "--superword-words means nothing without --superwords-from: give both"),
+    ("train a.txt --superword-words 3", 2, "--superword-words means nothing without --superwords-from or --first-stage"),
     ("train a.txt empty.txt --weight 0 --weight 1", 2, "no input with text has a weight above 0.*; change one"),
     ("extend saved a --add 4", 2, "extend needs --output, a directory for the extended tokenizer"),
     ("prune saved a --keep 270", 2, "prune needs --output, a directory for the pruned tokenizer"),

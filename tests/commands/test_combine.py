@@ -43,7 +43,7 @@ def test_native_weights_are_exact_and_in_any_order(parts, source):
     columns = [columns_of(Counter(counts))[0] for counts, _ in parts]
     fractions = [(weight.numerator, weight.denominator) for _, weight in parts]
     assert oracle_counting.as_counter(_core.combine(columns, fractions)) == expected
-    assert sum(_core.weighted_total(*pair) for pair in zip(columns, fractions, strict=True)) == expected.total()
+    assert sum(_core.totals(one)[0][1] for one in columns) == sum(sum(counts.values()) for counts, _ in parts)
 
 
 def test_counts_beyond_63_bits_are_refused():
@@ -53,8 +53,6 @@ def test_counts_beyond_63_bits_are_refused():
     for weights in ([(2, 1)], [(10**18, 1)]):
         with pytest.raises(OverflowError):
             _core.combine([columns], weights)
-        with pytest.raises(OverflowError):
-            _core.weighted_total(columns, weights[0])
     for wrong in ([(0, 1)], [(1, 0)], [(1 << 62, 1)], [(1, 1), (1, 1)]):
         with pytest.raises(ValueError, match="weight"):
             _core.combine([columns], wrong)
@@ -104,7 +102,7 @@ def test_unweighted_combination_equals_counting_both(runs: list[Path], tmp_path:
     [tokenizer] = bpe_pipeline.merge(mixed, vocab_size=500).values()
     files = [f"{path}.txt" for path in runs]
     assert tokenizer.merges == bpe_pipeline.train(files, output=tmp_path / "both", vocab_size=500).merges
-    third = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "third")
+    third = bpe_pipeline.combine({" the": 7}, output=tmp_path / "third")
     nested = bpe_pipeline.combine([mixed, third], [4, "1"], output=tmp_path / "nested")
     straight = bpe_pipeline.combine([*runs, third], [4, 4, 1], output=tmp_path / "straight")
     assert read(nested / "counter.parquet") == read(straight / "counter.parquet")
@@ -117,8 +115,8 @@ def test_runs_that_counted_the_same_text_are_refused(runs: list[Path], tmp_path:
     third = tmp_path / "third.txt"
     third.write_text("a third text")
     overlapping = bpe_pipeline.count([third, f"{one}.txt"], output=tmp_path / "overlapping").directory
-    imported = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "imported")
-    again = bpe_pipeline.import_counts({" the": 7}, output=tmp_path / "again")
+    imported = bpe_pipeline.combine({" the": 7}, output=tmp_path / "imported")
+    again = bpe_pipeline.combine({" the": 7}, output=tmp_path / "again")
     merged = tmp_path / "merged"
     bpe_pipeline.merge(both, vocab_size=300, output=merged)
     nested = bpe_pipeline.combine([both, imported], output=tmp_path / "nested")
@@ -306,7 +304,7 @@ def test_weights_of_another_scale_are_the_same_mixture(inputs: list[Path], runs:
 @pytest.mark.parametrize("weight", ["1", "100", "1/100"])
 def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -> None:
     counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3, "er": 2}}
-    homes = [bpe_pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
+    homes = [bpe_pipeline.combine(one, output=tmp_path / name) for name, one in counts.items()]
     mixed = bpe_pipeline.combine(homes, ["1", weight], output=tmp_path / "mixed")
     again = bpe_pipeline.combine([mixed], output=tmp_path / "again")
     vocab_size = 257 + 5  # l o, lo w, e r, and at last e s, es t
@@ -326,37 +324,22 @@ def test_advice_speaks_of_occurrences_in_the_text(tmp_path: Path, weight: str) -
     )
 
 
-def test_verify_reads_the_counters_of_inputs(inputs: list[Path], tmp_path: Path) -> None:
-    bpe_pipeline.train(inputs, output=tmp_path / "run", weights=WEIGHTS, chunk_size=300, vocab_size=265)
-    (tmp_path / "run" / "counts" / "input-000.parquet").write_bytes(b"damage")
-    with pytest.raises(RunDirectoryError, match=r"input-000\.parquet"):
-        bpe_pipeline.verify(tmp_path / "run")
-
-
 def test_weights_that_do_not_fit_are_refused_before_counting(inputs: list[Path], tmp_path: Path) -> None:
-    counted = bpe_pipeline.import_counts({"low": 1}, output=tmp_path / "counts")
+    counted = bpe_pipeline.combine({"low": 1}, output=tmp_path / "counts")
     twice, output = [*inputs, inputs[0] / "1.txt"], tmp_path / "run"
-    superwords = {"superwords_from": 260, "vocab_size": 265}
     for doing, error in {
         lambda: bpe_pipeline.train(
             inputs, weights=["1"], output=output
         ): "1 weight for 3 inputs: give one for each, and",
         lambda: bpe_pipeline.train(inputs, weights=["0", "0", "0"], output=output): "not all of them 0",
-        lambda: bpe_pipeline.train(
-            inputs, weights=WEIGHTS, output=output, **superwords
-        ): "`combine` these runs with --w",
         lambda: bpe_pipeline.train(twice, weights=[1, 1, 1, 2], output=output): "has files that an",
         lambda: bpe_pipeline.train_from_iterator(["low"], weights=[1], output=output): "'weights' means nothing here",
-        lambda: bpe_pipeline.import_counts({"low": 1}, weights=[1], output=output): "'weights' means nothing here",
+        lambda: bpe_pipeline.combine({"low": 1}, weights=[1, 2], output=output): "2 weights for 1 run",
         lambda: bpe_pipeline.merge(counted, weights=[2]): "has no inputs",
     }.items():
         with pytest.raises(UsageError, match=error):
             doing()
     assert not output.exists()
-    bpe_pipeline.train(inputs, output=output, weights=WEIGHTS, vocab_size=265)
-    for home in (output, bpe_pipeline.combine([output], output=tmp_path / "mixed")):
-        with pytest.raises(UsageError, match="`combine` these runs with --weight"):
-            bpe_pipeline.merge(home, **superwords, overwrite=True)
 
 
 def test_many_inputs_are_counted_apart_only_on_request(tmp_path: Path) -> None:
@@ -392,7 +375,7 @@ def test_merge_with_an_output_makes_another_run_of_the_counts(tmp_path: Path, mo
     Path("d.txt").write_text(peers.generated_text(4, 400))
     bpe_pipeline.train("d.txt", output="d", vocab_size=300)
     assert "d holds another run: its counts came from a corpus" in refused(run("merge", "a", "--output", "d"), 1)
-    counts = bpe_pipeline.import_counts({"low": 1}, output="imported")
+    counts = bpe_pipeline.combine({"low": 1}, output="imported")
     assert "imported has no inputs" in refused(run("merge", counts, "--output", "e", "--weight", 2), 2)
     bpe_pipeline.parity({"a": "a", "d": "d"}, dev={"a": "a", "d": "d"}, output="p", vocab_size=280)
     bpe_pipeline.merge("p", vocab_size=280, output="q")  # chosen by the same languages

@@ -230,13 +230,13 @@ def test_runs_are_combined_by_temperature_as_inputs_are(inputs: list[Path], tmp_
     )
     assert tokenizer.merges == trained.merges
     # A combination has the bytes of its runs, with their weights: with itself and another run, equal shares.
-    more = bpe_pipeline.import_counts({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
+    more = bpe_pipeline.combine({"lmno": 50, "nop": 9}, output=tmp_path / "imported")
     even = bpe_pipeline.combine([mixed, more], temperature="inf", output=tmp_path / "even")
     source = manifest.require(even).manifest.source
     assert source is not None
-    assert [share for *_, share in source.texts] == pytest.approx([0.5, 0.5], rel=1e-4)
-    assert source.mixed[1].bytes == 50 * 4 + 9 * 3
-    assert source.mixed[0].bytes == sum(len(text) * count for text, count in counts_of(mixed).items())
+    assert [share for *_, share in source.rows] == pytest.approx([0.5, 0.5], rel=1e-4)
+    assert source.texts[1].bytes == 50 * 4 + 9 * 3
+    assert source.texts[0].bytes == sum(len(text) * count for text, count in counts_of(mixed).items())
 
 
 def counts_of(home: Path) -> dict[bytes, int]:

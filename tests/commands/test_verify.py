@@ -175,8 +175,9 @@ def test_deleted_model_card_is_missing_until_merge_writes_it_again(with_template
 @pytest.fixture(scope="module")
 def made_with_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("template")
-    options = {"vocab_size": 270, "special_tokens": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]}
-    bpe_pipeline.train_from_counts({"low": 5, "wide": 4}, output=home / "run", chat_template="chatml", **options)
+    marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    bpe_pipeline.combine({"low": 5, "wide": 4}, output=home / "run", special_tokens=marks)
+    bpe_pipeline.merge(home / "run", vocab_size=270, chat_template="chatml")
     return home / "run"
 
 

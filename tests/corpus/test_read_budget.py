@@ -26,7 +26,7 @@ from bpe_pipeline.commands import merge
 from bpe_pipeline.commands.preload import TRAINING
 from bpe_pipeline.corpus.lines import whole_lines
 from bpe_pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
-from bpe_pipeline.counts.counts_file import read_counts
+from bpe_pipeline.counts.foreign_worker import read_parquet
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.options import TrainOptions
@@ -169,7 +169,7 @@ COUNTS: dict[str, Callable[[Path], Path]] = {
 @pytest.mark.parametrize(
     ("name", "command", "reason", "least_mib"),
     [
-        ("dictionary", ["import-counts", "--pattern=none"], ".* to read", 150),
+        ("dictionary", ["combine", "--pattern=none"], ".* to read", 150),
         ("page", ["count"], r"row group 0: a page .* of \d+\.\d MiB would take", 160),
     ],
 )
@@ -185,7 +185,7 @@ def test_dictionary_of_pre_tokens_is_decoded(tmp_path: Path) -> None:
     pre_tokens = [peers.generated_text(number % 50, 30).encode() for number in range(3000)]
     path = pre_tokens_file(tmp_path / "a.parquet", pre_tokens, row_group_size=1000)
     for budget in (UNLIMITED, ReadBudget(4 * MIB, lambda _: None)):
-        batches = list(read_counts(path, budget))
+        batches = list(read_parquet(path, budget))
         assert [pre_token for batch in batches for pre_token in batch.pre_tokens] == pre_tokens
         for batch in batches[:2]:
             assert pre_tokens[int(batch.location(0).rsplit(" ", 1)[1]) - 1] == batch.pre_tokens[0]
@@ -198,7 +198,7 @@ def test_large_pre_tokens_are_read_within_the_budget_that_the_errors_name(
     path, batches = COUNTS[name](tmp_path), []
 
     def read(whole_mib: int) -> None:
-        batches[:] = read_counts(path, ReadBudget((whole_mib + 1) * MIB, lambda _: None))
+        batches[:] = read_parquet(path, ReadBudget((whole_mib + 1) * MIB, lambda _: None))
 
     reason = r"would take (\d+)\.\d MiB to read, and a worker has \d+\.0 MiB"
     until_enough(lambda limit: error_of(lambda: read(limit)), reason, 3)
@@ -210,7 +210,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of more pre-tokens than a row group holds, merged."""
     run = tmp_path_factory.mktemp("imported") / "run"
     words = random_words(6, 1_500_000).split(b" ")
-    bpe_pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
+    bpe_pipeline.combine({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
     bpe_pipeline.merge(run, vocab_size=700)
     return run
 
@@ -243,15 +243,15 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
 def test_every_command_warns_when_memory_passed_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, limit = tmp_path / "run", {"memory_limit": "2GiB"}
-    bpe_pipeline.merge(bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=run), vocab_size=259)
+    bpe_pipeline.merge(bpe_pipeline.combine({"low": 5, "lower": 2}, output=run), vocab_size=259)
     monkeypatch.setattr(machine, "_memory_by_process", lambda: {0: (3 << 30, 0)})
     for work in (
         lambda: bpe_pipeline.verify(run, **limit),
         lambda: bpe_pipeline.merge(run, vocab_size=258, **limit),
         lambda: bpe_pipeline.combine([run], output=tmp_path / "other", **limit),
-        lambda: bpe_pipeline.import_counts({"a": 1}, output=tmp_path / "more", **limit),
+        lambda: bpe_pipeline.combine({"a": 1}, output=tmp_path / "more", **limit),
     ):
         with pytest.warns(UserWarning, match=r"memory passed the limit of 2\.0 GiB: all processes .* 3\.0 GiB"):
             work()
     with pytest.warns(UserWarning, match="memory passed"), pytest.raises(InputError, match="the pre-token is empty"):
-        bpe_pipeline.import_counts({"": 1}, output=tmp_path / "empty", **limit)
+        bpe_pipeline.combine({"": 1}, output=tmp_path / "empty", **limit)

@@ -53,7 +53,7 @@ def test_certain_pre_tokens_are_in_every_text_with_the_mark(
 def test_marks_are_added_to_counts_with_the_most_often_they_were_text(mark: str, said: str, tmp_path: Path) -> None:
     run, exported = tmp_path / "run", tmp_path / "exported"
     counts = {"[": 5, "INST": 3, "]": 4, "low": 3, ",": 9, "wide": 7}
-    bpe_pipeline.train_from_counts(counts, output=run, vocab_size=264)
+    bpe_pipeline.merge(bpe_pipeline.combine(counts, output=run), vocab_size=264)
     found = run_here("merge", run, "--vocab-size", 263, "--special-token", mark)
     assert (found.returncode, said in found.stderr) == (0, True)
     tokenizer = Tokenizer.load(run / "tokenizer-263")

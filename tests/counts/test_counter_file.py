@@ -8,11 +8,10 @@ import resource
 import weakref
 from array import array
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import accumulate
 from pathlib import Path
 from textwrap import dedent
-from unittest.mock import Mock
 
 import duckdb
 import fsspec
@@ -29,7 +28,7 @@ from bpe_pipeline.base.errors import RunDirectoryError, TrainingError
 from bpe_pipeline.counts import combine_worker, counter_file
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import CombineTask, combine, join
-from bpe_pipeline.counts.counter_file import open_counter
+from bpe_pipeline.counts.counter_file import Term, open_counter
 from bpe_pipeline.storage import named, sealed_parquet
 
 LOSSES = {"replacements": {"count": 1, "examples": ["a.txt, byte 2"]}}
@@ -41,7 +40,7 @@ def is_there(path, fingerprint):
 
 
 def combine_files(paths, output, **options):
-    return combine(CombineTask([(path, None) for path in paths], output, "s", **options)).rows
+    return combine(CombineTask([Term([(path, None) for path in paths])], output, "s", **options)).rows
 
 
 def random_counts(seed, pre_tokens):
@@ -64,7 +63,8 @@ def write_many(directory, counts, partitions=lambda _: 1):
 )
 def test_a_counter_file_is_read_as_it_was_written(tmp_path, counts, partitions):
     counted_bytes = sum(len(pre_token) * count for pre_token, count in counts.items())
-    statistics = ChunkStatistics(bytes=17, counted_bytes=counted_bytes, losses=LOSSES, concerned_characters="é")
+    totals = {"pre_tokens": sum(counts.values()), "counted_bytes": counted_bytes}
+    statistics = ChunkStatistics(bytes=17, losses=LOSSES, concerned_characters="é", **totals)
     path = write(tmp_path / "c.parquet", counts, partitions, **vars(statistics))
     assert json.loads(pq.read_metadata(path).metadata[counter_file._STATISTICS]) == json.loads(
         json.dumps(asdict(statistics))
@@ -159,31 +159,33 @@ def test_partitions_are_combined_in_shares_and_joined(tmp_path, monkeypatch, sha
     parts = [tmp_path / f"share-{index}.parquet" for index in range(shares)]
     how = {"statistics": ChunkStatistics(pre_tokens=1), "threads": threads, "memory_bytes": memory_bytes}
     rows = [combine_files(paths, part, share=(index, shares), **how) for index, part in enumerate(parts)]
-    assert join(CombineTask([(part, "s") for part in parts], joined, "s")).rows == sum(rows)
+    assert join(CombineTask([Term([(part, "s") for part in parts])], joined, "s")).rows == sum(rows)
     expected = sum(counted, Counter())
     assert read(joined, fingerprint="s") == expected
     assert shares == 1 or max(rows) < sum(rows)
-    of_weights = CombineTask([(part, "s") for part in parts], joined, "s", weights={paths[0]: (1, 1)})
-    assert join(of_weights).statistics.pre_tokens == expected.total()
     whole = as_counter(_core.combine([columns_of(part)[0] for part in counted]))
     assert list(read(joined).items()) == list(whole.items())
     assert len(list(tmp_path.iterdir())) == len(paths) + shares + 1
 
 
-def test_shares_of_weighted_counters_are_read_once(tmp_path, monkeypatch):
-    """The weighted number of pre-tokens is that of the joined shares, not of each source again in every share."""
-    counted = [random_counts(i, 500) for i in range(3)]
-    paths, parts = write_many(tmp_path, counted, lambda _: 4), [tmp_path / f"share-{index}.parquet" for index in (0, 1)]
-    how = {"weights": {paths[1]: (3, 2), paths[2]: (1, 3)}}
-    whole, joined = tmp_path / "whole.parquet", tmp_path / "joined.parquet"
-    facts = combine(CombineTask([(path, None) for path in paths], whole, "s", **how))
-    pre_tokens = Mock(side_effect=combine_worker._weighted_pre_tokens)
-    monkeypatch.setattr(combine_worker, "_weighted_pre_tokens", pre_tokens)
+@pytest.mark.parametrize(("memory_bytes", "files"), [(1 << 30, 1024), (1, 1024), (1 << 30, 4)])
+def test_the_sum_of_a_term_is_rounded_not_its_counters(tmp_path, monkeypatch, memory_bytes, files):
+    monkeypatch.setattr("bpe_pipeline.counts.combine_worker._MOST_OPEN_FILES", files)
+    counted = [random_counts(i, 500) for i in range(6)]
+    paths = write_many(tmp_path, counted, lambda i: 2 ** (i % 3))
+    expected, terms = Counter(), []
+    for weight, some in (((3, 2), (0, 1, 2)), ((1, 1), (3,)), ((2, 3), (4, 5))):
+        terms.append(Term([(paths[i], None) for i in some], weight))
+        for pre_token, count in sum((counted[i] for i in some), Counter()).items():
+            expected[pre_token] += max(1, (2 * count * weight[0] + weight[1]) // (2 * weight[1]))
+    task = CombineTask(terms, tmp_path / "whole.parquet", "s", memory_bytes=memory_bytes)
+    facts = combine(task)
+    assert (read(task.output), facts.statistics.pre_tokens) == (expected, expected.total())
+    parts = [tmp_path / f"share-{index}.parquet" for index in range(2)]
     for index, part in enumerate(parts):
-        combine(CombineTask([(path, None) for path in paths], part, "s", share=(index, 2), **how))
-    assert not pre_tokens.called
-    assert join(CombineTask([(part, "s") for part in parts], joined, "s", **how)) == facts
-    assert read(joined) == read(whole)
+        combine(replace(task, output=part, share=(index, 2)))
+    joined = replace(task, terms=[Term([(part, "s") for part in parts])], output=tmp_path / "joined.parquet")
+    assert (join(joined), read(joined.output)) == (facts, expected)
 
 
 @pytest.mark.parametrize("files", [4, 64])

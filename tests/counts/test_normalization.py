@@ -24,7 +24,7 @@ from bpe_pipeline.base.errors import ExportRefusedError, UsageError
 from bpe_pipeline.corpus.chunks import Cutting
 from bpe_pipeline.corpus.cut_files import cut_file
 from bpe_pipeline.corpus.listing import describe
-from bpe_pipeline.counts.import_worker import cut_otherwise
+from bpe_pipeline.counts.foreign_worker import cut_otherwise
 from bpe_pipeline.pattern.classes import NFC_ACTIVE
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.normalization import nfc, nfc_form

@@ -195,7 +195,7 @@ def test_records_of_an_iterator_are_the_documents_of_a_file(tmp_path: Path) -> N
         bpe_pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "third", sample="1MB")
 
 
-@pytest.mark.filterwarnings("ignore:--superword-pattern would split")
+@pytest.mark.filterwarnings("ignore:the pattern of .* splits pre-tokens")
 def test_the_second_count_of_superwords_is_of_the_same_documents(tmp_path: Path) -> None:
     options = {"vocab_size": 320, "superwords_from": 300, "special_tokens": [END.decode(), MARK.decode()]}
     home, found = _write(tmp_path, DOCUMENTS, "txt"), _documents(FIRST)

@@ -54,7 +54,7 @@ def test_reserved_tokens_with_names_of_their_own_are_used_up_first(tmp_path: Pat
     """The model has rows for them. A token that was named is none of them, whatever it looks like."""
     base, new = tmp_path / "run", ["<|new_0|>", "<|new_1|>"]
     reserving = {"added_special_tokens": ["<|lab_7|>"], "reserve_tokens": "1:<|lab_{}|>"}
-    bpe_pipeline.train_from_counts({"low": 5}, output=base, vocab_size=262, **reserving)
+    bpe_pipeline.merge(bpe_pipeline.combine({"low": 5}, output=base), vocab_size=262, **reserving)
     before = bpe_pipeline.load(base).special_tokens
     assert list(before) == [EOT, "<|lab_7|>", "<|lab_0|>"]
     words = ["export", base, "--export", "hf"] if command == "export" else ["extend", base, base, "--add", 0]

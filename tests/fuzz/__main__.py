@@ -44,7 +44,7 @@ from bpe_pipeline import Tokenizer, _core
 from bpe_pipeline.base.errors import InputError, PipelineError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import CombineTask, combine
-from bpe_pipeline.counts.counter_file import open_counter
+from bpe_pipeline.counts.counter_file import Term, open_counter
 from bpe_pipeline.executors.local import LocalExecutor
 from bpe_pipeline.merges import merge_list
 from bpe_pipeline.pattern.by_regex import cut_with_regex
@@ -102,10 +102,13 @@ def counter_files(home: Path) -> Target:
         bad.write_bytes(mutated(good, source))
         both, total = [(bad, "f"), (home / "good.parquet", "f")], home / "sum.parquet"
         with _refused_in_one_line(), open_counter(bad, fingerprint="f") as counter:
-            assert (counter.rows, counter.statistics) == (len(counts), ChunkStatistics(counted_bytes=counted_bytes))
+            assert (counter.rows, counter.statistics) == (
+                len(counts),
+                ChunkStatistics(pre_tokens=sum(counts.values()), counted_bytes=counted_bytes),
+            )
         rows = None
         with _refused_in_one_line():
-            rows = combine(CombineTask(both, total, "s", threads=1)).rows
+            rows = combine(CombineTask([Term(both)], total, "s", threads=1)).rows
         if rows is not None:
             assert rows == len(counts)
             assert read(total) == {pre_token: 2 * count for pre_token, count in counts.items()}

@@ -65,20 +65,58 @@ def _train(
         (home / "colon.yaml").write_text("superword_colon: true")
         at = merging.index("--superword-colon")
         merging = [*merging[:at], "--config", str(home / "colon.yaml"), *merging[at + 1 :]]
+    counted, superwords = home / "run", "--superwords-from" in merging
+    if superwords:
+        counted = home / "run-first-stage"
     if way == "train":
         _command("train", *texts, *counting, *merging, output=home / "run")
+    elif superwords:
+        _superwords_of_two_runs(home, texts, counting, merging, way.partition("after-")[2])
     else:
         _command("count", *texts, *counting, *merging[-2:], output=home / "run")
         if way != "count-merge":  # a vocabulary of another size before, whose merges may be used
             _command("merge", home / "run", "--vocab-size", way[6:], *merging[2:])
         _command("merge", home / "run", *merging)
-    if "--superwords-from" not in merging:
+    if not superwords:
         _require_merged(home / "run", mode, stop, merging, [home / "run"], [])
-    found = _hashes(home / "run")
+    found = _hashes(home / "run", counted)
     if shards != ["no-shards"]:
         _command("encode", *texts, "--tokenizer", home / "run", *shards, *merging[-2:], output=home / "shards")
         found |= _of_files(home / "shards", "**/*[0-9].*")
     return found
+
+
+def _superwords_of_two_runs(
+    home: Path, texts: list[Path], counting: list[str], merging: list[str], before: str
+) -> None:
+    """Count both stages and merge them; what is of the second stage alone goes to its merging, and the other way."""
+    values = dict(zip(merging, [*merging[1:], ""], strict=True))
+    of_second = {"--superwords-from": 1, "--superword-words": 1, "--config": 1, "--vocab-size": 1}
+    both = _without(merging, {**of_second, "--min-pre-token-count": 1})
+    rare = [word for name in ["--min-pre-token-count"] if name in merging for word in (name, values[name])]
+    size, share = int(values["--vocab-size"]), values["--superwords-from"]
+    first = size * int(share[:-1]) // 100 if share.endswith("%") else int(share)
+    pattern = counting.index("--pattern")
+    coarse = [*counting[:pattern], "--pattern", "superwords", *counting[pattern + 2 :]]
+    _command("count", *texts, *counting, *merging[-2:], output=home / "run-first-stage")
+    _command("count", *texts, *coarse, *merging[-2:], output=home / "run")
+    _command("merge", home / "run-first-stage", "--vocab-size", first + 20, *both, *rare)
+    plain = _without(merging, {"--min-pre-token-count": 1})
+    for sizes in ([before] if before else []) + [values["--vocab-size"]]:
+        stage = "--first-stage", home / "run-first-stage", "--vocab-size", sizes
+        _command("merge", home / "run", *stage, *_without(plain, {"--vocab-size": 1}))
+
+
+def _without(words: list[str], names: dict[str, int]) -> list[str]:
+    """Return words without options and their values, by the numbers of these."""
+    kept, rest = [], iter(words)
+    for word in rest:
+        if word in names:
+            for _ in range(names[word]):
+                next(rest)
+        else:
+            kept.append(word)
+    return kept
 
 
 def _parity(home: Path, texts: list[Path], counting: list[str], merging: list[str], how: list[str]) -> dict[str, str]:
@@ -134,9 +172,9 @@ def _rows(path: Path) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in pq.read_table(path).columns), strict=True))
 
 
-def _hashes(run: Path) -> dict[str, str]:
+def _hashes(run: Path, counted: Path | None = None) -> dict[str, str]:
     merges = [(left, right, count) for left, right, count, *_ in _rows(run / "merges.parquet")]
-    counter = sorted(_rows(run / "counter.parquet"))
+    counter = sorted(_rows((counted or run) / "counter.parquet"))
     return {"counter": _hash(repr(counter)), "merges": _hash(repr(merges)), **_of_tokenizers(run)}
 
 

@@ -29,7 +29,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two hundred thousand different pre-tokens, merged without a limit."""
     run = tmp_path_factory.mktemp("counted") / "run"
     words = random_words(9, 2_000_000).split(b" ")
-    bpe_pipeline.import_counts({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
+    bpe_pipeline.combine({b" " + word: 1 + len(word) % 7 for word in words if word}, output=run)
     bpe_pipeline.merge(run, vocab_size=SIZE)
     return run
 
@@ -80,7 +80,7 @@ def test_killed_merging_continues_from_its_last_phase(counted: Path, tmp_path: P
 
 def test_a_first_merge_that_was_killed_binds_no_other(tmp_path: Path) -> None:
     counts = {"ab": 2, "cd": 2}
-    run, plain = (bpe_pipeline.import_counts(counts, output=tmp_path / name) for name in ("run", "plain"))
+    run, plain = (bpe_pipeline.combine(counts, output=tmp_path / name) for name in ("run", "plain"))
     with patch("bpe_pipeline.merges.merge.learn", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
         bpe_pipeline.merge(run, vocab_size=258, tie_break="greatest-bytes")
     found = [bpe_pipeline.merge(one, vocab_size=258)[258].merges for one in (run, plain)]

@@ -1,11 +1,9 @@
-"""`--superwords-from`: tokens that hold several words, as their plain definition makes them."""
+"""Superwords: tokens that hold several words, as their plain definition makes them, in a second run of the text."""
 
 import json
-import math
 import os
 import random
 import runpy
-import shutil
 import tempfile
 from array import array
 from collections import Counter
@@ -42,6 +40,7 @@ DOCUMENTS = ["one of the end of the day: of the year", "in the end of the day", 
 TEXTS = [*DOCUMENTS, "", " ", "1234567 ", "in 1234567 or 12½", "of  the\n\n day: 日本 -- 12"]
 SHORT = "of the day of the day"
 STAGES = {"counting superwords", "merging", "merging superwords"}
+SUPERWORDS = ["--pattern", "superbpe", "--superwords-from", "80%"]
 
 
 def pre_tokens_of(documents: list[str], pattern: Any) -> Counter[bytes]:
@@ -160,38 +159,52 @@ def test_results_do_not_depend_on_chunks_workers_and_memory(corpus: Path, traine
         assert bpe_pipeline.load(output).merges == expected
 
 
-def test_it_is_verified_and_damage_is_found(trained: Path) -> None:
-    verified = bpe_pipeline.verify(trained)
-    assert verified["first stage"].startswith("224; ")
-    assert verified["merges"].startswith("343; ")
-    assert "superwords' counter" in verified
-    assert "missing" not in verified["tokenizer"]
-    by_hand = trained / "run.json"
-    before = by_hand.read_bytes()
-    document = json.loads(before)
-    document["merging"]["superword_words"] = 3
-    by_hand.write_text(json.dumps(document))
-    with pytest.raises(RunDirectoryError):
-        bpe_pipeline.verify(trained)
-    by_hand.write_bytes(before)
+def test_train_makes_two_runs_and_merge_the_same_of_two(corpus: Path, trained: Path, tmp_path: Path) -> None:
+    """The first stage is the ordinary tokenizer of its size, and all of it is the default."""
+    first, second, expected = tmp_path / "first", tmp_path / "second", bpe_pipeline.load(trained).merges
+    bpe_pipeline.count(corpus, output=first, pattern="superbpe")
+    bpe_pipeline.count(corpus, output=second, pattern="superwords", chunk_size=3000)
+    with pytest.raises(UsageError, match=r"has no merges: `bpe-pipeline merge .*` first"):
+        bpe_pipeline.merge(second, first_stage=first, vocab_size=600)
+    ordinary = bpe_pipeline.merge(first, vocab_size=481)[481].merges
+    assert stages("merge", second, "--first-stage", first, "--vocab-size", 600) == {"merging superwords"}
+    assert bpe_pipeline.load(second).merges == expected
+    assert expected[: 480 - 256] == ordinary
+    for home in (trained, second):
+        assert bpe_pipeline.verify(home)["merges"].startswith("343; ")
+    assert not stages("merge", second, "--vocab-size", 550)  # the stage that it has
+    assert bpe_pipeline.load(second / "tokenizer-550").merges == expected[: 550 - 257]
+    assert not stages("train", corpus, "--output", trained, "--vocab-size", 600, *SUPERWORDS)
+    other = refused(run("merge", second, "--superwords-from", 400), 1)
+    assert "--superwords-from 480, not 400" in other
+    words = ["--superwords-from", 400, "--superword-words", "none", "--overwrite"]
+    assert stages("merge", second, *words, "--vocab-size", 600) == {"merging superwords"}
+    assert bpe_pipeline.load(second).merges[: 400 - 256] == ordinary[: 400 - 256]
+    copied = bpe_pipeline.merge(second, output=tmp_path / "copied", first_stage=first, vocab_size=600)[600]
+    assert copied.merges == expected
 
 
-def test_another_size_counts_nothing_again(corpus: Path, trained: Path, tmp_path: Path) -> None:
-    """And the first stage is the ordinary tokenizer of that size."""
-    assert not stages("merge", trained, "--vocab-size", 550)
-    smaller, larger = bpe_pipeline.load(trained / "tokenizer-550").merges, bpe_pipeline.load(trained).merges
-    assert smaller == larger[: len(smaller)]
-    ordinary = bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=481, pattern="superbpe")
-    assert larger[: 480 - 256] == ordinary.merges
-
-
-def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    succeeded(run("count", corpus, "--output", output, "--pattern", "superbpe"))
-    words = ["merge", output, "--vocab-size", 500, "--superwords-from"]
-    assert stages(*words, 400) == STAGES
-    assert stages(*words, 350, "--superword-words", "none", "--overwrite") == {"merging superwords"}
-    assert "--superwords-from 350, not 450" in refused(run("merge", output, "--superwords-from", 450), 1)
+def test_another_first_stage_is_refused(corpus: Path, tmp_path: Path) -> None:
+    first, second, other = (tmp_path / name for name in ("first", "second", "other"))
+    bpe_pipeline.train(corpus / "b.txt", output=first, pattern="superbpe", vocab_size=300)
+    bpe_pipeline.count(corpus / "b.txt", output=second, pattern="superwords")
+    bpe_pipeline.merge(second, first_stage=first, vocab_size=320)
+    with pytest.raises(UsageError, match="has 299 tokens; give at most 299"):
+        bpe_pipeline.merge(second, superwords_from=310, vocab_size=320, overwrite=True)
+    bpe_pipeline.merge(first, vocab_size=300, min_frequency=3, overwrite=True)
+    with pytest.raises(RunDirectoryError, match="with other merges of --first-stage"):
+        bpe_pipeline.merge(second, vocab_size=330)
+    for options, reason in (
+        ({"special_tokens": [EOT, "<x>"]}, "--special-tokens differs"),
+        ({"sample": 0.5}, "--sample differs"),
+        ({"inputs": corpus / "a.txt"}, r".* bytes in .* documents are not"),
+    ):
+        named = {"inputs": corpus / "b.txt", **options}
+        bpe_pipeline.count(named.pop("inputs"), output=other, pattern="superwords", overwrite=True, **named)
+        with pytest.raises(UsageError, match=f"have not counted the same text: {reason}"):
+            bpe_pipeline.merge(other, first_stage=first, vocab_size=320)
+    with pytest.raises(UsageError, match="--superwords-from needs --first-stage"):
+        bpe_pipeline.merge(first, superwords_from=280, overwrite=True)
 
 
 @pytest.mark.parametrize("seed", range(100 if FULL else 2))
@@ -199,45 +212,18 @@ def test_other_superwords_keep_the_counts_and_the_first_stage(corpus: Path, tmp_
 def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_a_run(seed: int, tmp_path: Path) -> None:
     first, documents = 256 + 20 + seed % 50, [*DOCUMENTS, peers.generated_text(seed, 60), "of the end: of the day " * 5]
     (tmp_path / "a.txt").write_text(EOT.join(documents), newline="")
-    given = {"min_frequency": 2, "workers": 1, "output": tmp_path / "run"}
-    plain = bpe_pipeline.train(tmp_path / "a.txt", vocab_size=first + 1, pattern="superbpe", **given)
+    given = {"min_frequency": 2, "workers": 1}
+    plain = bpe_pipeline.train(
+        tmp_path / "a.txt", vocab_size=first + 1, pattern="superbpe", output=tmp_path / "run", **given
+    )
     base = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
-    words = {"superwords_from": first, "superword_words": "none", "superword_colon": True}
-    given |= {"vocab_size": first + 41, "overwrite": True}
-    [found] = bpe_pipeline.merge(given["output"], **words, **given).values()
+    second = bpe_pipeline.count(tmp_path / "a.txt", pattern="superwords", output=tmp_path / "second").directory
+    words = {"first_stage": tmp_path / "run", "superword_words": "none", "superword_colon": True}
+    [found] = bpe_pipeline.merge(second, vocab_size=first + 41, **words, **given).values()
     expression = superword_presets()["superbpe"].expression
     expected = peers.resumed_merges(base, documents, expression, 40, min_frequency=2)
     assert found.merges[: len(plain.merges)] == plain.merges
     assert [(token_to_text(a), token_to_text(b)) for a, b in found.merges[len(plain.merges) :]] == expected[:40]
-
-
-@pytest.mark.parametrize("words", [["--overwrite"], ["--output"]])
-def test_merges_that_a_run_has_are_the_first_stage(words: list[Any], corpus: Path, tmp_path: Path) -> None:
-    plain, output = (
-        bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=500, pattern="superbpe"),
-        tmp_path / "run",
-    )
-    if words == ["--output"]:
-        output = tmp_path / "other"
-        words = ["--output", output]
-    asked = ["merge", tmp_path / "run", "--vocab-size", 500, "--superwords-from", 400]
-    assert "--superwords-from" in refused(run(*asked), 1)
-    assert not (tmp_path / "run/superwords").exists()  # nothing is counted for what is refused
-    assert stages(*asked, *words) == {"counting superwords", "merging superwords"}
-    assert bpe_pipeline.load(output).merges[:144] == plain.merges[:144]
-    assert "merges" in bpe_pipeline.verify(output)
-    assert "merging" in stages(*asked, "--min-frequency", 3, "--output", output, "--overwrite")
-
-
-def test_a_second_count_is_removed_and_a_corpus_that_changed_not_read(short: Path, tmp_path: Path) -> None:
-    options = ["--output", tmp_path / "run", "--vocab-size", 270, "--quiet"]
-    succeeded(run("train", short, "--superwords-from", 260, *options))
-    assert (tmp_path / "run/superwords/counter.parquet").exists()
-    succeeded(run("train", short, "--overwrite", *options))
-    assert not [path for path in (tmp_path / "run/superwords").rglob("*") if path.is_file()]
-    short.write_text("of the day of the night")
-    words = ["merge", tmp_path / "run", "--vocab-size", 270, "--superwords-from", 260, "--overwrite"]
-    assert "a.txt changed since" in refused(run(*words), 1)
 
 
 @pytest.mark.parametrize(("options", "reason"), [
@@ -271,70 +257,29 @@ def test_digits_are_cut_as_the_paper_cuts_them_in_two_steps() -> None:
         assert list(ours.cut(text)) == [pre_token for pre_token, _ in theirs.pre_tokenize_str(text)]
 
 
-def test_counts_without_texts_are_refused(tmp_path: Path) -> None:
-    asked = {"vocab_size": 258, "superwords_from": 257}
-    counts = bpe_pipeline.import_counts({"of": 3, " the": 4}, output=tmp_path / "run", special_tokens=[])
-    mixed = bpe_pipeline.combine([counts], weights=["2.5"], output=tmp_path / "mixed")
-    for reason, act, source in (
-        ("need the texts for a second count", bpe_pipeline.merge, counts),
-        ("take runs that were counted from files", bpe_pipeline.merge, mixed),
-        ("come from an iterator", bpe_pipeline.train_from_iterator, DOCUMENTS),
-    ):
-        with pytest.raises(UsageError, match=reason):
-            act(source, **asked)
-
-
-@pytest.mark.parametrize("weights", [("3", "1"), ("2.5", "1/3"), ("0.4", "0.01")])
-def test_a_mixture_is_merged_with_its_weights_in_whole_numbers(weights: tuple[str, str], tmp_path: Path) -> None:
-    fractions = [Fraction(weight) / min(map(Fraction, weights)) for weight in weights]  # the smallest is 1
-    scale = math.lcm(*(weight.denominator for weight in fractions))
-    for seed in range(20 if FULL else 1):
-        home, rounded, coarse = tmp_path / str(seed), Counter(), Counter()
-        home.mkdir()
+def test_mixtures_continue_a_mixture_of_the_same_weights(tmp_path: Path) -> None:
+    weights, homes, counted = ["2.5", "1/3"], {"superbpe": [], "superwords": []}, {}
+    fractions = [Fraction(weight) / Fraction("1/3") for weight in weights]
+    for pattern, compiled in (("superbpe", FIRST), ("superwords", COARSE)):
+        counted[pattern] = Counter()
         for part, weight in enumerate(fractions):
-            documents = [*DOCUMENTS, *(peers.generated_text(7 * seed + part + one, 30) for one in range(part + 2))]
-            (home / f"{part}.txt").write_text(EOT.join(documents), newline="")
-            succeeded(run("count", home / f"{part}.txt", "--output", home / str(part), "--pattern", "superbpe"))
-            for pre_token, count in pre_tokens_of(documents, FIRST).items():
-                rounded[pre_token] += max(1, int(count * weight + Fraction(1, 2)))
-            for pre_token, count in pre_tokens_of(documents, COARSE).items():
-                coarse[pre_token] += int(count * weight * scale)
-        first = train_reference(rounded, 34, min_frequency=2)
-        expected = train_reference(coarse, 64, known=first, min_frequency=2 * scale, max_words=4, no_colon=True)
-        mixed = bpe_pipeline.combine([home / "0", home / "1"], weights=weights, output=home / "mixed")
-        given = {"vocab_size": 256 + 64 + 1, "superwords_from": 256 + 34, "min_frequency": 2}
-        found = bpe_pipeline.merge(mixed, **given)[321].vocabulary
-        assert list(zip(found.left, found.right, strict=True)) == [merge[:2] for merge in expected]
-        assert "merges" in bpe_pipeline.verify(mixed)
-        bpe_pipeline.merge(mixed, **given, superword_pattern="superbpe-digits", overwrite=True)
-        assert "merges" in bpe_pipeline.verify(mixed)
-
-
-def test_a_mixture_of_mixtures_and_a_copy_of_it_have_the_superwords_of_one_mixture(tmp_path: Path) -> None:
-    for part in "abc":
-        (tmp_path / f"{part}.txt").write_text(EOT.join([*DOCUMENTS, peers.generated_text(ord(part), 60)]), newline="")
-        bpe_pipeline.count(tmp_path / f"{part}.txt", output=tmp_path / part, pattern="superbpe")
-    one, two, three = (tmp_path / part for part in "abc")
-    inner = bpe_pipeline.combine([one, two], weights=["3", "1"], output=tmp_path / "inner")
-    outer = bpe_pipeline.combine([inner, three], weights=["2", "0.5"], output=tmp_path / "outer")
-    straight = bpe_pipeline.combine([one, two, three], weights=[6, 2, "0.5"], output=tmp_path / "straight")
-    shutil.rmtree(inner)
-    given = {"vocab_size": 340, "superwords_from": 300, "min_frequency": 2}
-    [expected] = bpe_pipeline.merge(straight, **given).values()
-    assert any(b" " in token[1:] for token in expected.vocab.values())
-    for words in ({}, {"output": tmp_path / "copied"}):
-        [found] = bpe_pipeline.merge(outer, **given, **words).values()
-        assert found.merges == expected.merges
-    assert "merges" in bpe_pipeline.verify(tmp_path / "copied")
-
-
-def test_a_mixture_of_runs_that_changed_is_refused(short: Path, tmp_path: Path) -> None:
-    words = ["count", short, "--output", tmp_path / "run"]
-    succeeded(run(*words))
-    mixed = bpe_pipeline.combine([tmp_path / "run"], weights=["2"], output=tmp_path / "mixed")
-    succeeded(run(*words, "--pattern", "superbpe", "--overwrite"))
-    with pytest.raises(RunDirectoryError, match="other counts than those that were combined"):
-        bpe_pipeline.merge(mixed, vocab_size=270, superwords_from=260)
+            documents = [*DOCUMENTS, *(peers.generated_text(part + one, 30) for one in range(part + 2))]
+            path = tmp_path / f"{part}.txt"
+            path.write_text(EOT.join(documents), newline="")
+            home = tmp_path / f"{pattern}-{part}"
+            homes[pattern].append(bpe_pipeline.count(path, output=home, pattern=pattern).directory)
+            for pre_token, count in pre_tokens_of(documents, compiled).items():
+                counted[pattern][pre_token] += int(count * weight + Fraction(1, 2))
+    first = train_reference(counted["superbpe"], 34, min_frequency=2)
+    limits = {"max_words": 4, "no_colon": True}
+    expected = train_reference(counted["superwords"], 64, known=first, min_frequency=2, **limits)
+    one, other = (bpe_pipeline.combine(runs, weights, output=tmp_path / pattern) for pattern, runs in homes.items())
+    bpe_pipeline.merge(one, vocab_size=256 + 34 + 1, min_frequency=2)
+    found = bpe_pipeline.merge(other, first_stage=one, vocab_size=256 + 64 + 1, min_frequency=2)[321].vocabulary
+    assert list(zip(found.left, found.right, strict=True)) == [merge[:2] for merge in expected]
+    third = bpe_pipeline.combine(homes["superwords"], [1, 2], output=tmp_path / "third")
+    with pytest.raises(UsageError, match="their weights differ"):
+        bpe_pipeline.merge(third, first_stage=one, vocab_size=321)
 
 
 @pytest.mark.parametrize("superword_pattern", ["superbpe", "superbpe-digits"])
@@ -376,5 +321,5 @@ def test_a_dry_run_says_that_the_corpus_is_read_twice_and_a_run_that_a_pattern_i
     assert "from 400 tokens on" in succeeded(run(*words, "--dry-run")).stdout
     assert not (tmp_path / "x").exists()
     said = run(*words, "--pattern", r" ?\w+|\s+|[^\w\s]+").stderr
-    assert "would split pre-tokens of --pattern apart" in said
+    assert "splits pre-tokens of" in said
     assert "--pattern superbpe fits" in said

@@ -24,7 +24,7 @@ def corpus(tmp_path: Path) -> Path:
 def test_recorded_cases(tmp_path: Path) -> None:
     for path, case in recorded("vocabularies", "whole-*.json"):
         counter = {text_to_token(text): count for text, count in case["counter"].items()}
-        counts = bpe_pipeline.import_counts(counter, output=tmp_path / path.stem, special_tokens=[], pattern="none")
+        counts = bpe_pipeline.combine(counter, output=tmp_path / path.stem, special_tokens=[], pattern="none")
         size = case["vocab_size"]
         tokenizer = bpe_pipeline.merge(counts, vocab_size=size, whole_characters=True)[size]
         assert tokenizer.merges == [(text_to_token(left), text_to_token(right)) for left, right, _ in case["merges"]]

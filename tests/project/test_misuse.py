@@ -127,7 +127,7 @@ GOOD: dict[str, Any] = {  # of each argument whose default is not what is tried
     "second": "tokenizer",
 }
 OF_ONE: dict[str, dict[str, Any]] = {  # where a function takes something else under the same name
-    **{name: {"output": "new"} for name in ("train", "count", "import_counts", "parity", "combine")},
+    **{name: {"output": "new"} for name in ("train", "count", "parity", "combine")},
     **{name: {"output": "new"} for name in ("extend", "prune", "sweep", "export")},
     "open_shards": {"path": "shards"},
     "from_tiktoken_file": {"path": "ranks", "special_tokens": {}},
@@ -160,8 +160,8 @@ def subjects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Subject]
         for write in [FORMATS[name].write for name in default_formats()]:
             write(tokenizer.model, Path("tokenizer"))
         Path("corpus.txt").write_text("low lower<|endoftext|>low")
-        bpe_pipeline.import_counts({"low": 5, "lower": 2}, output="run")
-        bpe_pipeline.train_from_counts({"low": 5, "lower": 2}, output="trained", vocab_size=258)
+        bpe_pipeline.combine({"low": 5, "lower": 2}, output="run")
+        bpe_pipeline.merge(bpe_pipeline.combine({"low": 5, "lower": 2}, output="trained"), vocab_size=258)
         bpe_pipeline.encode("corpus.txt", tokenizer, "shards", workers=1)
         Path("ranks").write_text(Path("tokenizer/tokenizer.tiktoken").read_text().rstrip("\n") + "\n")
         chatty = Tokenizer.from_model(replace(tokenizer.model, chat_template=named_template("chatml")))

@@ -67,6 +67,6 @@ def test_the_model_card_has_the_size_of_the_text_without_weights(tmp_path: Path)
     bpe_pipeline.train(files, output=tmp_path / "run", vocab_size=259, weights=[1, 1000])
     assert "| trained on | 2.0 KiB of text |" in (tmp_path / "run/tokenizer/README.md").read_text()
     assert json.loads((tmp_path / "run/report.json").read_text())["corpus"]["bytes"] == 2048
-    home = bpe_pipeline.import_counts({"low": 900}, output=tmp_path / "imported")
+    home = bpe_pipeline.combine({"low": 900}, output=tmp_path / "imported")
     bpe_pipeline.merge(home, vocab_size=258)
     assert "| trained on | counts from a mapping |" in (Path(str(home)) / "tokenizer/README.md").read_text()

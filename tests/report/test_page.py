@@ -215,7 +215,7 @@ def test_held_out_text_of_the_training_corpus_is_called_so(reported: Path, tmp_p
         sample = numbers_of(tmp_path, f"{number}.json")["sample"]
         assert sample["held_out"] is False
         assert f"In the training corpus, itself or as a copy: 1 of {len(names)} file" in sample["description"]
-    counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "counted")
+    counted = bpe_pipeline.combine({"low": 5, "lower": 2}, output=tmp_path / "counted")
     bpe_pipeline.merge(counted, vocab_size=257)
     succeeded(run("report", counted, "--held-out", unseen))
     assert "257 has no merges: every byte is a token" in (counted / "report.txt").read_text()

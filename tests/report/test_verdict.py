@@ -104,7 +104,7 @@ def test_a_difference_of_few_tokens_is_not_none() -> None:
 
 def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
     counts = {"low": 9, "lower": 9, "newest": 5, "widest": 4}
-    home = bpe_pipeline.import_counts(counts, output=tmp_path / "run")
+    home = bpe_pipeline.combine(counts, output=tmp_path / "run")
     bpe_pipeline.merge(home, vocab_size=270)
     assert _verdict(home)["Broken tokens"] == "none"  # `lo` and others are parts of longer ones
     groups = bpe_pipeline.report(home).numbers.vocabulary.groups
@@ -150,7 +150,7 @@ def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path) -> None:
 def test_rare_merges_count_wherever_weights_put_them(tmp_path: Path) -> None:
     """The last merge occurred 300 times; two of the first ones 3 times."""
     counts = {"often": {"low": 900, "er": 300}, "seldom": {"est": 3}}
-    homes = [bpe_pipeline.import_counts(one, output=tmp_path / name) for name, one in counts.items()]
+    homes = [bpe_pipeline.combine(one, output=tmp_path / name) for name, one in counts.items()]
     mixed = bpe_pipeline.combine(homes, [1, 1000], output=tmp_path / "mixed")
     bpe_pipeline.merge(mixed, vocab_size=262)
     assert bpe_pipeline.load(mixed).merges[-1] == (b"e", b"r")

@@ -41,7 +41,7 @@ class Trained:
         self.duration_s = time.monotonic() - started
         self.results = results(home / "whole")
         self.chunks = len(counters(home / "whole"))
-        assert self.chunks > 6 or case.command == "import-counts" or case.spills
+        assert self.chunks > 6 or case.command == "combine" or case.spills
         assert not case.spills or ": part 1 of " in (home / "whole" / "log.txt").read_text()
 
     def begin(self, output: Path) -> None:
@@ -58,8 +58,8 @@ class Trained:
         return output / name.replace("LAST", f"{min(6, self.chunks - 1):06d}")
 
     def require_nothing_lost(self, output: Path, before: dict[str, bytes]) -> None:
-        """What a killed import was to replace is as it was, unless all that takes its place is on the disk."""
-        if self.case.command == "import-counts" and _everything(output) != before:
+        """What a killed combination was to replace is as it was, unless all that takes its place is on the disk."""
+        if self.case.command == "combine" and _everything(output) != before:
             ready = (*output.glob(".counter.parquet.*.whole.part"), *output.glob("counter.parquet"))
             assert any(path.read_bytes() == self.results["counter.parquet"] for path in ready)
 
@@ -67,7 +67,7 @@ class Trained:
         """Run to the end what was killed; nothing that was whole is done again."""
         kept = Kept(output)
         assert ended(self.start(output, workers)) == 0
-        if self.case.command != "import-counts":
+        if self.case.command != "combine":
             kept.require()
         require_clean(output)
         assert results(output) == self.results
@@ -125,7 +125,7 @@ def test_killed_at_changes_of_files(
             trained.begin(output)
             before = _everything(output)
             status = ended(trained.start(output, workers, **killer.environment(output, at)))
-            if trained.case.command != "import-counts":
+            if trained.case.command != "combine":
                 kept.require()
             trained.require_nothing_lost(output, before)
             if status == 0:

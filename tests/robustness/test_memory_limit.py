@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_kept_on_disk(
     [
         ("merge run --vocab-size=32000 --max-token-bytes=2 --overwrite", "125MiB", "merging takes at least .*; give"),
         ("train a.txt --output other", "50MiB", "--memory-limit 50.0 MiB is too small.*give"),
-        ("import-counts a.parquet --output other --pattern=none --quiet", "60MiB", "give"),
+        ("combine a.parquet --output other --pattern=none --quiet", "60MiB", "give"),
     ],
 )
 def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: str, tmp_path: Path) -> None:
@@ -200,10 +200,11 @@ from pathlib import Path
 import pyarrow.parquet
 from memory_peak import growth
 from bpe_pipeline.counts import combine_worker as combine
+from bpe_pipeline.counts.counter_file import Term
 
 *parts, output = map(Path, sys.argv[1:])
 grown = growth()
-combine.combine(combine.CombineTask([(part, "") for part in parts], output, "f", memory_bytes=6 << 20))
+combine.combine(combine.CombineTask([Term([(part, "") for part in parts])], output, "f", memory_bytes=6 << 20))
 print(grown())
 """
 
@@ -220,32 +221,6 @@ def test_memory_does_not_creep_from_group_to_group(tmp_path: Path) -> None:
     assert int(script(_COMBINED, *parts, output)) <= 46 * MIB
     with counter_file.open_counter(output, fingerprint="f") as counter:
         assert counter.rows >= 14 * 59_000
-
-
-_REPEATED = """
-import sys
-from pathlib import Path
-from memory_peak import growth
-from bpe_pipeline.counts.counts_file import Batch
-from bpe_pipeline.counts.import_worker import TakeTask, take
-from bpe_pipeline.pattern.compiler import compile_pattern
-
-def batches(most):
-    for number in range(most):
-        pre_tokens = [b"%c" % (97 + row % 3) * 1000 for row in range(1000 - 7 * number)]
-        yield Batch(pre_tokens, [1] * len(pre_tokens), str)
-
-task = TakeTask(Path(), (), compile_pattern("none"), Path(sys.argv[1]), "", 1 << 30)
-take(batches(2), task)
-grown = growth()
-print(take(batches(100), task).rows, grown())
-"""
-
-
-def test_repeated_pre_tokens_that_are_imported_are_kept_once_per_batch(tmp_path: Path) -> None:
-    rows, grown = map(int, script(_REPEATED, tmp_path / "0").split())
-    assert rows == 65_350
-    assert grown < 8 * MIB
 
 
 @pytest.mark.slow
@@ -332,11 +307,11 @@ def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() ->
 
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    bpe_pipeline.train_from_counts({"ab": 3}, output="counted", vocab_size=257)
+    bpe_pipeline.combine({"ab": 3}, output="counted")
     begins = {
         bpe_pipeline.train: __file__,
         bpe_pipeline.train_from_iterator: ["a b"],
-        bpe_pipeline.import_counts: {"ab": 3},
+        bpe_pipeline.combine: {"ab": 3},
     }
     for begin, given in begins.items():
         with pytest.raises(UsageError, match="too small"):

@@ -62,7 +62,7 @@ TRAIN = ["train", *(f"{name}.txt" for name in "abcd"), "bad.txt", "--chunk-size"
     [
         (TRAIN, "bad.txt, bytes 0 to 76", 4),  # counters of the other chunks
         (ENCODE, "bad.txt, bytes 0 to 76", 0),
-        (["import-counts", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
+        (["combine", "counts.parquet", *OPTIONS], "counts.parquet, row 3", 0),
     ],
     ids=["train", "encode", "rows"],
 )
@@ -81,7 +81,7 @@ def test_pattern_timeout_names_the_document(
     assert f"{location}: the pattern" in line
     assert "longer than 1 s for the document of 60 characters that begins with 'aaaaaaaa" in line
     assert len(list(Path("out").glob("counts/*.parquet"))) == kept
-    assert Path("out").exists() == (words[0] != "import-counts")
+    assert Path("out").exists() == (words[0] != "combine")
     if words[0] == "encode":
         with (
             pytest.warns(UserWarning, match="runs on the regex package"),

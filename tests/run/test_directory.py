@@ -64,7 +64,7 @@ def test_corpus_inside_a_remote_run_is_refused(path: str) -> None:
 
 def test_overwrite_needs_the_corpus_and_not_the_run_itself(corpus: Path, output: Path) -> None:
     with pytest.raises(RunDirectoryError, match="this command writes to"):
-        bpe_pipeline.import_counts(output / "counter.parquet", output=output, overwrite=True)
+        bpe_pipeline.combine([output / "counter.parquet"], output=output, overwrite=True)
     assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
     bpe_pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
     assert manifest.require(output).manifest.vocab_size == 310
@@ -137,15 +137,13 @@ def test_a_run_is_not_combined_into_its_parent(corpus: Path, tmp_path: Path, nam
     ],
 )
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("command", ["import", "combine"])
 def test_interruption_promises_nothing_before_counts_are_whole(
-    tmp_path: Path, monkeypatch, command: str, overwrite: bool, interrupted: str, message: str
+    tmp_path: Path, monkeypatch, overwrite: bool, interrupted: str, message: str
 ) -> None:
-    source = bpe_pipeline.import_counts({"ab": 3}, output=tmp_path / "source")
-    start, given = (bpe_pipeline.combine, [source]) if command == "combine" else (bpe_pipeline.import_counts, {"ab": 3})
+    source = bpe_pipeline.combine({"ab": 3}, output=tmp_path / "source")
     monkeypatch.setattr(elsewhere, interrupted, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match=message):
-        start(given, output=tmp_path / "run", overwrite=overwrite)
+        bpe_pipeline.combine([source, {"b": 3}], output=tmp_path / "run", overwrite=overwrite)
 
 
 def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp_path: Path) -> None:

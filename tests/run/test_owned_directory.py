@@ -81,7 +81,7 @@ def test_no_command_removes_its_corpus(tmp_path: Path, tokenizer: Path, links: s
 
 
 def _combine(home: Path, output: Path, *, overwrite: bool) -> None:
-    runs = [bpe_pipeline.import_counts({name: 3}, output=home / name) for name in ("one", "two")]
+    runs = [bpe_pipeline.combine({name: 3}, output=home / name) for name in ("one", "two")]
     bpe_pipeline.combine(runs, output=output, overwrite=overwrite)
 
 
@@ -97,7 +97,7 @@ WORK: dict[str, Callable[..., object]] = {
     "count": lambda home, output, **asked: bpe_pipeline.count(
         _texts(home / "texts"), output=output, workers=1, **asked
     ),
-    "import": lambda _, output, **asked: bpe_pipeline.import_counts({"low": 3, "lower": 2}, output=output, **asked),
+    "import": lambda _, output, **asked: bpe_pipeline.combine({"low": 3, "lower": 2}, output=output, **asked),
     "combine": _combine,
     "iterate": lambda _, output, **asked: bpe_pipeline.train_from_iterator(
         [TEXT], output=output, vocab_size=262, **asked
@@ -172,7 +172,6 @@ def test_links_in_the_output_lead_to_nothing_that_is_removed(tmp_path: Path, com
 
 _RESUMED: list[tuple[str, str, dict[str, object]]] = [
     ("counts", "000000.parquet", {}),
-    ("counts", "input-001.parquet", {"weights": [1, 3]}),
     ("parts", "000000.ids", {"shuffle": True}),
     ("train", "data-00000-of-00001.arrow", {"shard_format": "arrow", "val_fraction": 0.5}),
 ]
@@ -185,9 +184,7 @@ def test_resumed_run_replaces_no_file_behind_a_link(
     """Its own files there are used: they may have been moved to another disk."""
     output, elsewhere, texts = tmp_path / "out", tmp_path / "elsewhere", _texts(tmp_path / "texts")
     if name == "counts":
-        inputs = [texts, _texts(tmp_path / "more")] if options else texts
-        command = partial(bpe_pipeline.count, inputs, output=output, workers=1, chunk_size=500, **options)
-        (tmp_path / "more" / "1.txt").write_text("other") if options else None
+        command = partial(bpe_pipeline.count, texts, output=output, workers=1, chunk_size=500)
     else:
         command = partial(encode, texts, tokenizer, output, **options)
     next_step = {

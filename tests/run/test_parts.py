@@ -6,12 +6,12 @@ import json
 import os
 import platform
 import threading
-import time
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 import pytest
-from command import files_in, refused, run
+from command import files_in, refused, run, succeeded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,8 @@ import bpe_pipeline
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.parts import Part, parse_part, part_of
-from bpe_pipeline.storage import holders, lock
+from bpe_pipeline.storage import lock
+from bpe_pipeline.storage.scratch import process_namespace
 
 TEXT = "low lower lowest newer newest\n" * 300
 
@@ -111,101 +112,40 @@ def test_a_part_needs_a_plan_that_it_can_keep(corpus: Path, tmp_path: Path) -> N
         bpe_pipeline.count(corpus, output=tmp_path / "run", part="1/2", workers=1)
 
 
-def _part(home: Path, **differs: object) -> Path:
-    """Write the registration of a part; by default, of one that works on this machine."""
-    (home / "parts").mkdir(parents=True, exist_ok=True)
-    path = home / "parts" / f"3-of-8.0123456789abcdef-{os.getpid()}.json"
-    path.write_text(json.dumps({**json.loads(holders.identity(part="3/8")), **differs}))
-    return path
-
-
-def test_foreign_files_among_parts_are_neither_read_nor_removed(corpus: Path, tmp_path: Path) -> None:
+def test_foreign_files_with_names_of_logs_are_neither_read_nor_removed(corpus: Path, tmp_path: Path) -> None:
     home, secret = tmp_path / "run", tmp_path / "secret"
     bpe_pipeline.count(corpus, output=home)
-    named_otherwise = _part(home, part="x/y")
     secret.write_text("not for the log")
-    own = f"0123456789abcdef-{os.getpid()}"
-    foreign = [home / "parts" / f"{name}.{own}.{ending}" for name in ("1-of-8", "2-of-8") for ending in ("json", "log")]
-    for path in foreign[:2]:
-        os.mkfifo(path)
-    for path in foreign[2:]:
-        path.symlink_to(secret)
+    (home / "log-1-of-8.txt").symlink_to(secret)
+    os.mkfifo(home / "log-2-of-8.txt")
+    (home / "log-x-of-y.txt").write_text("a note")
+    (home / "parts").mkdir()
+    os.mkfifo(home / "parts" / "1-of-8.json")
     assert "completely" in run("info", home).stdout
-    assert named_otherwise.exists()
     bpe_pipeline.count(corpus, output=home)
     assert secret.read_text() not in (home / "log.txt").read_text()
-    assert sorted((home / "parts").iterdir()) == sorted(foreign)
+    assert sorted(path.name for path in home.glob("*-of-*")) == ["log-1-of-8.txt", "log-2-of-8.txt", "log-x-of-y.txt"]
 
 
-def test_parts_and_what_works_alone_exclude_each_other(corpus: Path, tmp_path: Path) -> None:
+def test_parts_exclude_what_works_alone_and_leave_their_logs(corpus: Path, tmp_path: Path) -> None:
     directory = Directory(tmp_path / "run", RUN)
-    with directory.locked("0/2"), Directory(tmp_path / "run", RUN).locked("1/2"):
-        line = refused(run("count", corpus, "--output", directory), 1)
-        assert f"part 0/2 ({platform.node()}, process {os.getpid()})" in line or "part 1/2" in line
-        assert "bpe-pipeline info" in line
-    assert list(files_in(tmp_path / "run", but=())) == [".lock"]
     with directory.locked():
         line = refused(run("count", corpus, "--output", directory, "--part", "0/2"), 1)
-        assert f"another process is working on {directory} ({platform.node()}, process {os.getpid()})" in line
+        assert f"another process is working on {directory} ({platform.node()}, process {os.getpid()}, since 2" in line
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("differs", "age_s", "state"),
-    [
-        ({}, 0, "running"),
-        ({"started": 5.0}, 0, "dead"),
-        ({"process": 2**22 + 1}, 0, "dead"),
-        ({"place": "elsewhere"}, 100, "running"),
-        ({"place": "elsewhere"}, 200, "dead"),
-        ({"ended": "stopped"}, 200, "stopped"),
-    ],
-)
-def test_parts_that_were_killed_are_recognised(
-    corpus: Path, tmp_path: Path, differs: dict[str, object], age_s: int, state: str
-) -> None:
-    bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1)
-    path = _part(tmp_path / "run", **differs)
-    os.utime(path, (time.time() - age_s,) * 2)
-    shown = run("info", tmp_path / "run").stdout
-    assert f"0/2: done ({platform.node()}, process " in shown
-    assert f"3/8: {state} (" in shown
-    if state == "running" and not differs:
-        with pytest.raises(RunDirectoryError, match=r"part 3/8 \(.*\) works in"):
-            bpe_pipeline.count(corpus, output=tmp_path / "run", workers=1)
-    elif state != "running":
-        bpe_pipeline.count(corpus, output=tmp_path / "run", workers=1)
-        assert not (tmp_path / "run" / "parts").exists()
-        assert "counting: " in (tmp_path / "run" / "log.txt").read_text()
-
-
-@pytest.mark.parametrize("lives", [True, False])
-def test_a_part_on_another_machine_is_waited_for_until_it_is_known_whether_it_lives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: bool
-) -> None:
-    monkeypatch.setattr(lock, "_LOOK_S", 0.05)
-    path, told = _part(tmp_path, place="elsewhere"), list[str]()
-    os.utime(path, (time.time() - (170 if lives else 179.7),) * 2)
-    refreshing = threading.Timer(0.3, os.utime, [path])
-    if lives:
-        refreshing.start()
-        with pytest.raises(RunDirectoryError, match=r"part 3/8 \(.*\) works in"), lock.held(tmp_path, told.append):
-            pass
-        refreshing.join()
-    else:
-        with lock.held(tmp_path, told.append):
-            pass
-    assert [text.startswith("waiting up to 180 s for part 3/8 (") for text in told] == [True]
-
-
-def test_a_part_that_lost_the_directory_stops(tmp_path: Path) -> None:
-    directory = Directory(tmp_path / "run", RUN)
-    with directory.locked("0/2"):
-        [own] = (tmp_path / "run" / "parts").iterdir()
-        directory.require_lock()
-        own.unlink()
-        with pytest.raises(RunDirectoryError, match="another process took over"):
-            directory.require_lock()
+    with directory.locked("0/2"), Directory(tmp_path / "run", RUN).locked("1/2"):
+        pass
+    assert not (tmp_path / "run").exists()
+    words = ["count", corpus, "--output", directory, "--workers", 1, "--chunk-size", "2KiB"]
+    succeeded(run(*words, "--part", "1/4"))
+    succeeded(run(*words, "--part", "3/4"))
+    logs = [tmp_path / "run" / f"log-{part}-of-4.txt" for part in (1, 3)]
+    texts = [log.read_text() for log in logs]
+    told = succeeded(run(*words)).stderr
+    assert "chunks of the parts 0/4, 2/4 are counted here: these parts did not run, or not to their end" in told
+    assert all(text in (tmp_path / "run" / "log.txt").read_text() for text in texts)
+    assert not any(log.exists() for log in logs)
+    assert "of the parts" not in succeeded(run(*words)).stderr
 
 
 def test_of_many_that_create_a_file_one_does(tmp_path: Path) -> None:
@@ -231,22 +171,111 @@ def test_of_many_that_create_a_file_one_does(tmp_path: Path) -> None:
     assert list(files_in(tmp_path)) == ["run.json"]
 
 
-def test_a_file_system_without_locks_has_files_in_their_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def without_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that has no locks."""
+
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_a_file_system_without_locks_has_a_file_in_their_place(tmp_path: Path) -> None:
     home, directory = tmp_path / "run", Directory(tmp_path / "run", RUN)
     with directory.locked():
-        assert len(list(home.glob(".lock-*"))) == 1
         for part in ("", "1/2"):
-            refused_ = pytest.raises(RunDirectoryError, match=r"another process \(.*\) is working on")
+            refused_ = pytest.raises(
+                RunDirectoryError, match=rf"another process is working on .*dead: rm {home}/.locked-by$"
+            )
             with refused_, Directory(home, RUN).locked(part):
                 pass
         directory.require_lock()
-    assert not list(tmp_path.glob("run/.lock-*"))
-    with directory.locked("1/2"), pytest.raises(RunDirectoryError, match=r"part 1/2 \(.*\) works in"), lock.held(home):
-        pass
+    assert not home.exists()
+
+
+@pytest.mark.usefixtures("without_locks")
+@pytest.mark.parametrize(
+    ("differs", "is_dead"),
+    [
+        ({}, False),
+        ({"process": 2**22 + 1}, True),  # no such process
+        ({"started": 5.0}, True),  # another process had this id
+        ({"place": "elsewhere", "started": 5.0}, True),  # from before this host's last start
+        ({"place": "elsewhere"}, False),  # in another container of this host
+        ({"place": "elsewhere", "host": "elsewhere"}, False),
+        ({"place": "elsewhere", "host": "elsewhere", "started": 5.0}, False),  # whatever its clock says
+        (None, False),  # a file that is not ours, or not yet written
+    ],
+    ids=str,
+)
+def test_what_a_dead_process_of_this_host_left_is_replaced(
+    tmp_path: Path, differs: dict[str, object] | None, is_dead: bool
+) -> None:
+    file, directory = tmp_path / ".locked-by", Directory(tmp_path, RUN)
+    (tmp_path / "a.txt").write_text("so that the directory stays")
+    with directory.locked():
+        owner = json.loads(file.read_text())
+    left = "" if differs is None else json.dumps(owner | differs)
+    file.write_text(left)
+    if is_dead:
+        with directory.locked("1/2"):
+            pass
+        with directory.locked():
+            assert json.loads(file.read_text()) == owner
+        assert not file.exists()
+        return
+    for part in ("", "1/2"):
+        with pytest.raises(RunDirectoryError, match="another process is working on"), directory.locked(part):
+            pass
+    assert file.read_text() == left
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_who_lost_the_directory_stops_and_leaves_the_lock_of_the_other(corpus: Path, tmp_path: Path) -> None:
+    """Somebody removed the file, and another process made it again, while this one was suspended."""
+    home = tmp_path / "run"
+    bpe_pipeline.count(corpus, output=home)
+    file, run_json = home / ".locked-by", (home / "run.json").read_bytes()
+    with Directory(home, RUN).locked():
+        other = json.dumps(json.loads(file.read_text()) | {"host": "elsewhere"})
+        file.write_text(other)
+        with pytest.raises(RunDirectoryError, match=r"\.locked-by was removed while this process worked"):
+            Directory(home, RUN).write_manifest({})
+    assert file.read_text() == other
+    assert (home / "run.json").read_bytes() == run_json
+
+
+def _work(
+    home: Path, start: threading.Barrier, end: threading.Barrier, worked: list[int], refusals: list[str], number: int
+) -> None:
+    start.wait()
+    try:
+        with lock.held(home):
+            worked.append(number)
+            end.wait()
+    except RunDirectoryError as error:
+        refusals.append(str(error))
+        end.wait()
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_of_many_that_replace_the_file_of_a_dead_process_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "own_mark", lambda: f"mark-{threading.get_ident()}")  # threads stand for processes
+    for _ in range(20):
+        (tmp_path / ".locked-by").write_text(json.dumps({"place": process_namespace(), "process": 2**22 + 1}))
+        start, end, worked, refusals = threading.Barrier(6), threading.Barrier(6), list[int](), list[str]()
+        work = partial(_work, tmp_path, start, end, worked, refusals)
+        threads = [threading.Thread(target=work, args=[number]) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(worked) <= 1
+        assert len(worked) + len(refusals) == 6
 
 
 def test_a_lock_that_cannot_be_emptied_hides_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,15 +12,15 @@ from bpe_pipeline.counts.checkpoint import Checkpoint
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.manifest import Manifest
 from bpe_pipeline.run.plan import Plan
-from bpe_pipeline.run.source import Source, Weighted
 from bpe_pipeline.run.stored import plain, stored
+from bpe_pipeline.run.texts import Source, Text
 
 TEXTS, NUMBERS = st.text(max_size=5), st.integers(0, 1 << 64)
 COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
 FILES = st.builds(CorpusFile, TEXTS, NUMBERS, NUMBERS, TEXTS, ctime_ns=NUMBERS, by_name=st.booleans())
 SPANS = st.builds(Span, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS)
 CHUNKS = st.builds(Chunk, st.lists(SPANS, max_size=3).map(tuple))
-SOURCE = Source("runs", "d", "two", (Weighted("r", "f", (1, 2)),), {"alpha": 1.5})
+SOURCE = Source("runs", "d", "two", (Text("r", "f", (1, 2)),), {"alpha": 1.5})
 
 
 def several(values):
@@ -29,9 +29,7 @@ def several(values):
 
 VALUES = {
     Plan: st.builds(Plan, several(FILES), several(CHUNKS), several(TEXTS), several(TEXTS), several(NUMBERS)),
-    Source: st.builds(
-        Source, TEXTS, TEXTS, TEXTS, several(st.builds(Weighted, TEXTS, TEXTS, st.tuples(NUMBERS, NUMBERS)))
-    ),
+    Source: st.builds(Source, TEXTS, TEXTS, TEXTS, several(st.builds(Text, TEXTS, TEXTS, st.tuples(NUMBERS, NUMBERS)))),
     ChunkStatistics: st.builds(ChunkStatistics, bytes=NUMBERS, looks_special=COUNTS, concerned_characters=TEXTS),
     Checkpoint: st.builds(Checkpoint, NUMBERS, NUMBERS, several(TEXTS)),
 }
@@ -68,9 +66,9 @@ def test_names_that_a_type_does_not_have_are_ignored():
     ("changes", "reason"),
     [
         ({"kind": 5}, "kind: 5 is not of type str"),
-        ({"mixed": {}}, "mixed: {} is not of type list"),
-        ({"mixed": [{"run": "r", "counts": "f", "weight": [1]}]}, "mixed: weight: "),
-        ({"mixed": [{"run": "r", "counts": "f", "weight": [1, True]}]}, "True is not"),
+        ({"texts": {}}, "texts: {} is not of type list"),
+        ({"texts": [{"name": "r", "key": "f", "weight": [1]}]}, "texts: weight: "),
+        ({"texts": [{"name": "r", "key": "f", "weight": [1, True]}]}, "True is not"),
     ],
 )
 def test_values_of_other_types_are_refused_by_name(changes, reason):

@@ -207,7 +207,7 @@ def test_directory_of_another_corpus_is_refused(tokenizer: bpe_pipeline.Tokenize
     (output / "encoding.json").unlink()
     with pytest.raises(RunDirectoryError, match="somebody else's"):
         encode(one, tokenizer, output)
-    run = bpe_pipeline.import_counts({"low": 3}, output=tmp_path / "run")
+    run = bpe_pipeline.combine({"low": 3}, output=tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"is a run \(run.json\)"):
         encode(one, tokenizer, run, overwrite=True)
 

@@ -46,7 +46,6 @@ def test_parts_leave_what_one_process_writes(corpus: list[Path], tokenizer: Path
         for number in choose.sample(range(1, count + 1), max(1, count // 2)):
             held = bpe_pipeline.encode(corpus, tokenizer, output, part=f"{number}/{count}", **encode)
             assert (held.shards, held.tokens > 0) == ((), True)
-    assert "parts" in bpe_pipeline.info(output)
     kept = {path: path.stat().st_mtime_ns for path in (output / "parts").glob("*.ids")}
     assert kept
     assert bpe_pipeline.encode(corpus, tokenizer, output, **encode) == one
@@ -72,7 +71,7 @@ def test_parts_of_chat_data_leave_what_one_process_writes(tmp_path: Path) -> Non
         for n in range(90)
     ]
     (tmp_path / "chat.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    bpe_pipeline.train_from_counts({"low": 5, "qa": 3}, output=tmp_path / "run", vocab_size=259)
+    bpe_pipeline.merge(bpe_pipeline.combine({"low": 5, "qa": 3}, output=tmp_path / "run"), vocab_size=259)
     words = ["encode-chat", tmp_path / "chat.jsonl", "--tokenizer", tmp_path / "run", "--template", "empty"]
     words += ["--chunk-size", 1000, "--workers", 1, "--quiet"]
     assert run(*words, "--output", tmp_path / "one").returncode == 0

@@ -35,7 +35,7 @@ def test_outputs_are_regular_files(tmp_path: Path, monkeypatch, make: Callable[[
     make(where)
     link.symlink_to(where)
     before = where.lstat()
-    counted = bpe_pipeline.import_counts({"low": 5, "lower": 2}, output=tmp_path / "run")
+    counted = bpe_pipeline.combine({"low": 5, "lower": 2}, output=tmp_path / "run")
     bpe_pipeline.merge(counted, vocab_size=258)
     for path in (where, link):
         assert "is not a regular file" in run_here("report", counted, "--output", path, "--overwrite").stderr
@@ -54,7 +54,7 @@ def test_what_is_no_file_is_not_replaced_in_a_directory(tmp_path: Path, monkeypa
     before = (tmp_path / name).lstat()
     commands = {
         "tokenizer.json": lambda: bpe_pipeline.Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path),
-        "log.txt": lambda: bpe_pipeline.import_counts({"a": 1}, output=tmp_path, overwrite=True),
+        "log.txt": lambda: bpe_pipeline.combine({"a": 1}, output=tmp_path, overwrite=True),
         "merges.parquet": lambda: bpe_pipeline.train([__file__], output=tmp_path, vocab_size=300, overwrite=True),
     }
     with pytest.raises(PipelineError, match=rf"{name} (is not a regular file|cannot be|is damaged)"):

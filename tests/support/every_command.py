@@ -13,7 +13,7 @@ _LINES = """
     decode --tokenizer a 39 255 | decode --tokenizer a shards | export a --export gpt2 | info a | report a | env
     encode-chat chat.jsonl --template chatml --tokenizer chatty --output rows | sweep a --vocab-size 280 --output g
     extend a a --add 3 --output e | report e | prune a a --keep 290 --output f | doctor a | verify a | diff a b
-    explain low --tokenizer a | import-counts a/counter.parquet --output h
+    explain low --tokenizer a | combine a/counter.parquet --output h
 """
 
 

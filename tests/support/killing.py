@@ -35,7 +35,7 @@ class Case:
     """A corpus, and the command that reads it.
 
     make: writes the corpus into a directory and returns the inputs.
-    command: `train`; or one that overwrites a finished run: `merge`, `import-counts`. options: in addition to output
+    command: `train`; or one that overwrites a finished run: `merge`, `combine`. options: in addition to output
     and workers. spills: whether counters are written in parts.
     """
 
@@ -109,7 +109,7 @@ CASES = [
     Case("several sizes", _one_text, (*_LESS, "--min-pre-token-count", "2"), sizes=(500, 300, 700)),
     Case("spills", _many_pre_tokens, (*_SPILLS, "--min-pre-token-count", "2"), spills=True),
     Case("another vocabulary", _one_text, ("--min-frequency", "3"), sizes=(600, 400), command="merge"),
-    Case("other counts", _counts, ("--pattern", "none"), (), command="import-counts"),
+    Case("other counts", _counts, ("--pattern", "none"), (), command="combine"),
 ]
 
 
@@ -173,20 +173,22 @@ def counters(run: Path) -> dict[str, tuple[int, int]]:
 
 
 class Kept:
-    """What a run had when it was killed: counters, those of the second count, and the length of its log."""
+    """What a run had when it was killed: counters, those of its first stage, and the lengths of their logs."""
 
     def __init__(self, run: Path) -> None:
-        self._run, self._log = run, run / "log.txt"
-        self._counters = [(home, counters(home)) for home in (run, run / "superwords")]
-        self._logged = len(self._log.read_text()) if self._log.exists() else 0
+        homes = run, run.with_name(f"{run.name}-first-stage")
+        self._counters = [(home, counters(home), len(_log_of(home))) for home in homes]
 
     def require(self) -> None:
         """Require that complete counters were not written again, and that only missing ones were planned."""
-        for home, kept in self._counters:
+        for home, kept, logged in self._counters:
             assert kept.items() <= counters(home).items()
-        log = self._log.read_text()[self._logged :] if self._log.exists() else ""
-        for chunks, to_count in re.findall(r"counting: (\d+) tasks, (\d+) to do\n", log):
-            assert int(chunks) - int(to_count) in [len(kept) for _, kept in self._counters]
+            for chunks, to_count in re.findall(r"counting: (\d+) tasks, (\d+) to do\n", _log_of(home)[logged:]):
+                assert int(chunks) - int(to_count) == len(kept)
+
+
+def _log_of(run: Path) -> str:
+    return (run / "log.txt").read_text() if (run / "log.txt").exists() else ""
 
 
 def require_clean(run: Path) -> None:

@@ -65,7 +65,7 @@ def task_of(home: Path, executor: Executor, vocab_size: int) -> MergeTask:
     options = make_options(TrainOptions, {"output": home, "special_tokens": [], "vocab_size": vocab_size})
     run = manifest.require(home)
     with watched(options, executor, lambda _: None) as runner:
-        return merge.task_of(runner, merge.learning_of(run, options), require_counted(run, executor), options)
+        return merge.task_of(runner, merge.learning_of(run), require_counted(run, executor), options)
 
 
 def tokens_of(tokenizer: Tokenizer, counter: Mapping[bytes, int]) -> int:

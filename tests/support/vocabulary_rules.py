@@ -14,7 +14,7 @@ from recorded import recorded
 from reference import GPT2_BYTES, count_pairs, may_be_made, merge_word
 from samples import naive_merge
 
-from bpe_pipeline import Tokenizer, import_counts
+from bpe_pipeline import Tokenizer, combine
 from bpe_pipeline.merges.vocabulary import Vocabulary, text_to_token, token_to_text
 from bpe_pipeline.tokenizer.model import Model
 
@@ -79,7 +79,7 @@ def recorded_cases(command: str, home: Path) -> Iterator[tuple[dict[str, Any], P
         own.mkdir()
         base = base_of_case(case["base"]).save(own / "base")
         counter = {text_to_token(text): count for text, count in case["counter"].items()}
-        yield case, base, import_counts(counter, output=own / "run", special_tokens=[])
+        yield case, base, combine(counter, output=own / "run", special_tokens=[])
 
 
 def require_probes(case: dict[str, Any], base: Path, changed: Tokenizer) -> None:

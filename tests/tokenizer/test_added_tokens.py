@@ -167,7 +167,7 @@ def test_tokens_of_white_space_are_found_as_tokenizers_finds_them(base, tmp_path
 def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], tmp_path: Path) -> None:
     home = tmp_path / "tok"
     write(home, base, CASES["added"])
-    run = bpe_pipeline.import_counts({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
+    run = bpe_pipeline.combine({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
     for change in (
         lambda: bpe_pipeline.extend(home, run, add=2, output=tmp_path / "new"),
         lambda: bpe_pipeline.prune(home, run, keep=290, output=tmp_path / "new"),

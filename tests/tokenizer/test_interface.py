@@ -59,7 +59,7 @@ def test_a_path_brings_its_own_pattern(run: Path) -> None:
 
 
 def test_a_run_without_a_tokenizer_says_what_makes_one(tmp_path: Path) -> None:
-    run = bpe_pipeline.import_counts({"low": 5}, output=tmp_path / "run")
+    run = bpe_pipeline.combine({"low": 5}, output=tmp_path / "run")
     with pytest.raises(InputError, match=r"run has no tokenizer yet: bpe-pipeline merge .*run$"):
         bpe_pipeline.load(run)
 

@@ -112,7 +112,7 @@ def test_roles_change_when_exported(trained: Path, tmp_path: Path) -> None:
     model = Tokenizer.load(tmp_path / "e").model
     assert (model.separator, model.eos_token) == (EOT, "<pad>")
     with pytest.raises(UsageError, match="name it as the bos_token"):
-        bpe_pipeline.train_from_counts({"low": 5}, vocab_size=300, add_bos=True)
+        bpe_pipeline.train(__file__, vocab_size=300, add_bos=True)
 
 
 CHATML = ["--special-token", "<|im_start|>", "--special-token", "<|im_end|>"]
@@ -192,7 +192,8 @@ def test_another_separator_than_the_corpus_has_is_warned_of(tmp_path: Path) -> N
 def test_documents_that_would_end_as_turns_of_a_chat_are_warned_of(name: str, tmp_path: Path) -> None:
     """As with the tokenizer of an instruct model, whose eos ends a turn, also where no text says what separates."""
     home, corpus = tmp_path / "base", tmp_path / name
-    bpe_pipeline.train_from_counts({"low": 5}, output=home, vocab_size=260, special_tokens=[EOT, "<|im_end|>"])
+    bpe_pipeline.combine({"low": 5}, output=home, special_tokens=[EOT, "<|im_end|>"])
+    bpe_pipeline.merge(home, vocab_size=260)
     config = home / "tokenizer" / "tokenizer_config.json"
     settings = json.loads(config.read_text()) | {"eos_token": "<|im_end|>"}
     config.write_text(json.dumps({key: value for key, value in settings.items() if "separator" not in key}))

@@ -60,7 +60,7 @@ def test_templates_are_read_as_transformers_does_and_kept(form: str, tmp_path: P
     for tools in (None, TOOLS) if form != "no default" else ():
         expected = theirs.apply_chat_template(MESSAGES, tools=tools, tokenize=False)
         assert ours.apply_chat_template(MESSAGES, tools=tools, tokenize=False) == expected
-    counts = bpe_pipeline.import_counts({"abab": 9}, special_tokens=[BOS, EOT, EOT * 2], output=tmp_path / "run")
+    counts = bpe_pipeline.combine({"abab": 9}, special_tokens=[BOS, EOT, EOT * 2], output=tmp_path / "run")
     bpe_pipeline.export(home, output=tmp_path / "export", export=["hf"], added_special_tokens=["<x>"])
     bpe_pipeline.extend(home, counts, add=1, output=tmp_path / "extend")
     ours.save(tmp_path / "save")

@@ -1,14 +1,15 @@
-"""`combine`: the counts of several runs, each with a weight, become those of a new run.
+"""`combine`: the counts of several runs, or of other programs, each with a weight, become those of a new run.
 
 So mixtures of corpora are tried without counting again. Weights are relative: they are scaled so that the smallest is
-1. Every count is multiplied by its run's weight, rounded half up, and then the runs are added; the arithmetic is of
-whole numbers, so the order of runs changes nothing.
+1. Every count is multiplied by the weight of its term, rounded half up, and then the terms are added; the arithmetic is
+of whole numbers, so their order changes nothing.
 """
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,63 @@ from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.counted import as_counted, require_counted
-from bpe_pipeline.counts.counter_file import CounterFacts, Parts
+from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Sum, Term
 from bpe_pipeline.counts.elsewhere import take_counts, take_part
+from bpe_pipeline.counts.foreign import Foreign, read_all, text_of_foreign
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.make_options import make_options
-from bpe_pipeline.run.manifest import Manifest, Run
-from bpe_pipeline.run.mixture import Mixture
+from bpe_pipeline.run.manifest import COMBINED, Manifest, Run
+from bpe_pipeline.run.mixture import Mixture, mixture_of
 from bpe_pipeline.run.open_run import replace_run
-from bpe_pipeline.run.options import READING_OPTIONS, RECORDS, OutputOptions, flag_of
-from bpe_pipeline.run.plan import require_weights
-from bpe_pipeline.run.runner import opened
-from bpe_pipeline.run.source import Source, Weighted
-from bpe_pipeline.run.values import parse_weight, relative
+from bpe_pipeline.run.options import READING_OPTIONS, RECORDS, CountOptions, OutputOptions
+from bpe_pipeline.run.patterns import cut_by, pattern_of
+from bpe_pipeline.run.runner import Runner, opened
+from bpe_pipeline.run.texts import Source, Text, described, weigh
 from bpe_pipeline.storage import Location, absolute, existing, location, open_file, same_location
 from bpe_pipeline.storage.atomic import whole_file
 
-Text = tuple[object, ...]  # what identifies a counted text: a counter, a source, or a file
+Identity = tuple[object, ...]  # of a counted text: a counter, or a file
+_CUTTING = ("pattern", "normalize", "special_tokens")  # the options that say what foreign pre-tokens are
 _NO_FILE = 2  # at most that many members
-_CUTTING_NAMES = {"expression": "--pattern", "by": "what splits", "unicode": "the Unicode version"}
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What becomes a run. addends: as many as the texts; counting, cutting: how these were split."""
+
+    addends: Sequence[Run | Foreign]
+    counting: Mapping[str, Any]
+    cutting: dict[str, str]
+    source: Source
+    texts: Sequence[Text]
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs among the addends."""
+        return [addend for addend in self.addends if isinstance(addend, Run)]
+
+    @property
+    def files(self) -> list[Location]:
+        """The files of counts among the addends."""
+        return [addend for addend in self.addends if not isinstance(addend, Run | Mapping)]
+
+    def sum(self, runner: Runner, run: Run, part_path: PartPath) -> Sum:
+        """Return the terms of the run that is made; foreign counts are read first."""
+        pairs = list(zip(self.addends, self.texts, strict=True))
+        foreign = [(addend, text) for addend, text in pairs if not isinstance(addend, Run)]
+        read = iter(read_all(runner, run, part_path, foreign) if foreign else ())
+        terms, statistics = list[Term](), ChunkStatistics()
+        for addend, text in pairs:
+            if isinstance(addend, Run):
+                one = Sum([Term([addend.counter])], require_counted(addend, runner.executor).statistics)
+            else:
+                one = next(read)
+            terms += [replace(term, weight=text.weight) for term in one.terms]
+            statistics += one.statistics
+        return Sum(terms, statistics)
 
 
 def directory_of(summary: Summary) -> Location:
@@ -47,75 +84,85 @@ def directory_of(summary: Summary) -> Location:
     return summary.directory
 
 
-def run_combine(
-    locations: Sequence[Location],
+def combination_asked(options: Any, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Combination:
+    """Return what `combine` is asked to add up. options: of the command."""
+    cutting = {name: value for name, value in given.items() if name in _CUTTING}
+    return combination_of(options.runs, options.weights, mixture_of(options), cutting, executor, listener)
+
+
+def combination_of(
+    named: Sequence[Location | Mapping[Any, Any]],
     weights: Sequence[Any],
-    options: OutputOptions,
+    mixture: Mixture | None,
+    given: Mapping[str, Any],
     executor: Executor,
     listener: Listener,
-    mixture: Mixture | None = None,
-) -> Summary:
-    """Combine and report. mixture: makes the weights."""
-    runs = [manifest.require(location) for location in locations]
-    _factors(locations, weights)  # refuses what does not fit before the runs are compared
-    require_addable(runs, listener)
-    mixed = weigh(locations, weights, executor, mixture)
-    parts = parts_of(runs, mixed, executor)
-    if options.output is not None and any(same_location(options.output, location) for location in locations):
-        raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
+) -> Combination:
+    """Return what these runs and foreign counts are together; raise if they cannot be added up.
+
+    given: the options that say what pre-tokens are where no run does.
+    """
+    _refuse_unfit(named, mixture)
+    addends = [one if isinstance(one, Mapping) or _is_counts(one) else manifest.require(one) for one in named]
+    runs = [addend for addend in addends if isinstance(addend, Run)]
+    foreign = {index: text_of_foreign(one) for index, one in enumerate(addends) if not isinstance(one, Run)}
+    require_addable(runs, listener, [*foreign.values()])
+    texts = [text_of_run(one, executor) if isinstance(one, Run) else foreign[at] for at, one in enumerate(addends)]
+    names = [text.name if isinstance(one, Mapping) else str(one) for one, text in zip(named, texts, strict=True)]
+    mixed = weigh(texts, weights, mixture, names)
+    options = make_options(CountOptions, given)
+    counting, cutting = options.of_stage("count"), cut_by(pattern_of(options))
+    if runs:
+        own = runs[0].manifest
+        asked = {name: counting[name] for name in given if name in counting}
+        manifest.refuse_other_options(runs[0].directory, "counting", own.counting, asked)
+        counting, cutting = own.counting, own.cutting
+    weighted = any(text.weight != (1, 1) for text in mixed) or any(run.manifest.weighted for run in runs)
     source = Source(
-        manifest.RUNS,
-        fingerprint(sorted([part.counts, *part.weight] for part in mixed)),
-        " + ".join(f"{run.directory} x {part.shown_weight}" for run, part in zip(runs, mixed, strict=True)),
+        COMBINED,
+        fingerprint(sorted([text.key, *text.weight] for text in mixed)),
+        described(names, [Fraction(*text.weight) for text in mixed]),
         mixed,
+        weighted=weighted,
+        mixture=mixture.named(names) if mixture is not None and str(mixture) else None,
         counted=not_combined(runs, mixed),
-        weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
-        mixture=mixture.named(list(map(str, locations))) if mixture is not None and str(mixture) else None,
     )
-    combination = Combination(runs[0], source, parts, locations)
-    return write_combination(combination, options, executor, listener)
+    return Combination(addends, counting, cutting, source, mixed)
 
 
-def weigh(
-    locations: Sequence[Location],
-    weights: Sequence[Any],
-    executor: Executor,
-    mixture: Mixture | None,
-    names: Sequence[str] = (),
-) -> tuple[Weighted, ...]:
-    """Return runs with their weights, the smallest as 1. names: by which a mixture knows them; none: by locations."""
-    runs, factors = list(map(manifest.require, locations)), _factors(locations, weights)
-    names = names or list(map(str, locations))
-    mixture = mixture and mixture.named(names)
-    sizes = [text_bytes(run, executor) for run in runs]
-    if mixture is not None:
-        factors = relative(list(map(Fraction, mixture.weights(dict(zip(names, sizes, strict=True))))))
-    return tuple(
-        Weighted(absolute(run.directory.location), run.counter[1], (by.numerator, by.denominator), size)
-        for run, by, size in zip(runs, factors, sizes, strict=True)
-    )
+def _is_counts(where: Location) -> bool:
+    return where.suffix == ".parquet"
 
 
-def parts_of(runs: Sequence[Run], mixed: Sequence[Weighted], executor: Executor) -> Parts:
-    """Return the counters of runs, to be added with these weights."""
-    statistics = sum((require_counted(run, executor).statistics for run in runs), ChunkStatistics())
-    counters = [run.counter for run in runs]
-    weighted = {path: part.weight for (path, _), part in zip(counters, mixed, strict=True) if part.weight != (1, 1)}
-    return Parts(counters, statistics, weighted)
+def _refuse_unfit(named: Sequence[Location | Mapping[Any, Any]], mixture: Mixture | None) -> None:
+    """Raise `UsageError` for what cannot be added up whatever it holds."""
+    if not named:
+        raise UsageError("combine needs runs, or files of counts; name one or more")
+    paths = [one for one in named if not isinstance(one, Mapping)]
+    for index, path in enumerate(paths):
+        if any(same_location(path, other) for other in paths[:index]):
+            what = "file" if _is_counts(path) else "run"
+            raise UsageError(f"the {what} {path} is named twice; name it once, with the sum of its weights")
+    if mixture is not None and (len(paths) < len(named) or any(map(_is_counts, paths))):
+        raise UsageError(
+            "--temperature and --share weigh runs, whose bytes are known: combine each file of counts into a run first"
+        )
 
 
-def text_bytes(run: Run, executor: Executor) -> int:
-    """Return the bytes of the pre-tokens in a run's counts, with its own weights."""
-    return require_counted(run, executor).statistics.counted_bytes
+def text_of_run(run: Run, executor: Executor) -> Text:
+    """Return a run as a text; its bytes are those of its pre-tokens, with its own weights."""
+    size = require_counted(run, executor).statistics.counted_bytes
+    return Text(absolute(run.directory.location), run.counter[1], bytes=size)
 
 
 def copy_counts(location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Location:
     """Make a run of the counts of another one; what is known of where they came from is kept."""
     run, options = manifest.require(location), making_of(given)
-    if run.manifest.source is None:
-        return run_combine([location], (), options, executor, listener).directory
-    parts = Parts([run.counter], require_counted(run, executor).statistics)
-    combination = Combination(run, run.manifest.source, parts, [location])
+    if (source := run.manifest.source) is None:
+        combination = combination_of([location], (), None, {}, executor, listener)
+    else:
+        own = [text_of_run(run, executor)]
+        combination = Combination([run], run.manifest.counting, run.manifest.cutting, source, own)
     return write_combination(combination, options, executor, listener).directory
 
 
@@ -156,102 +203,89 @@ def making_of(given: Mapping[str, Any]) -> OutputOptions:
     return make_options(OutputOptions, {name: value for name, value in given.items() if name in names})
 
 
-@dataclass(frozen=True)
-class Combination:
-    """Counters that become a run, with pre-tokens of the kind that another has.
-
-    like: that other run; locations: of all runs that are read.
-    """
-
-    like: Run
-    source: Source
-    parts: Parts
-    locations: Sequence[Location]
-
-
 def write_combination(
     combination: Combination, options: OutputOptions, executor: Executor, listener: Listener
 ) -> Summary:
     """Write the run of a combination."""
-    like = combination.like.manifest
-    counting = like.counting
-    unread = counting | {name: RECORDS[name].default for name in READING_OPTIONS}
+    unread = {**combination.counting, **{name: RECORDS[name].default for name in READING_OPTIONS}}
+    locations = [*(run.directory.location for run in combination.runs), *combination.files]
+    if options.output is not None and any(same_location(options.output, location) for location in locations):
+        raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
     with opened(options, executor, listener) as (runner, directory):
-        for path in combination.locations:  # as they are named, and with links resolved
+        for path in locations:  # as they are named, and with links resolved
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
-        new = Run(directory, Manifest(unread, like.cutting, source=combination.source))
+        new = Run(directory, Manifest(unread, combination.cutting, source=combination.source))
         if runner.part is not None:
-            run, done = take_part(runner, new, options, combination.parts)
-            facts = as_counted(run, CounterFacts(0, combination.parts.statistics)).facts
-            return report.summary_of(runner, run, facts, part=done)
-        with take_counts(runner, new, options, lambda *_: combination.parts) as (run, counted):
+            return _write_part(runner, new, options, combination)
+        with take_counts(runner, new, options, partial(combination.sum, runner)) as (run, counted):
             return report.write_summary(runner, run, counted)
 
 
-def _factors(directories: Sequence[Location], weights: Sequence[Any]) -> list[Fraction]:
-    if not directories:
-        raise UsageError("combine needs the directories of runs; name one or more")
-    if weights:
-        require_weights(weights, directories, "runs")
-    for index, directory in enumerate(directories):
-        if any(same_location(directory, other) for other in directories[:index]):
-            raise UsageError(f"the run {directory} is named twice; name it once, with the sum of its weights")
-    factors = []
-    for weight in weights or [1] * len(directories):
-        try:
-            factors.append(parse_weight(weight))
-        except ValueError as error:
-            raise UsageError(f"--weight: expected {error}, not {str(weight)[:80]!r}") from None
-    try:
-        return relative(factors)
-    except ValueError as error:
-        raise UsageError(f"--weight: expected {error}") from None
+def _write_part(runner: Runner, new: Run, options: OutputOptions, combination: Combination) -> Summary:
+    if len(combination.runs) < len(combination.addends):
+        raise UsageError("--part combines runs: combine files of counts without it")
+    total = combination.sum(runner, new, lambda _: Path())
+    run, done = take_part(runner, new, options, total)
+    facts = as_counted(run, CounterFacts(0, total.statistics)).facts
+    return report.summary_of(runner, run, facts, part=done)
 
 
-def not_combined(runs: Sequence[Run], mixed: Sequence[Weighted]) -> tuple[Weighted, ...]:
+def not_combined(runs: Sequence[Run], mixed: Sequence[Text]) -> tuple[Text, ...]:
     """Return the runs of which these were combined, if any was, each with the product of its weights."""
-    if all(run.manifest.source is None or not run.manifest.source.parts for run in runs):
+    if not any(map(_runs_in, runs)):
         return ()
-    counted = list[Weighted]()
-    for run, whole in zip(runs, mixed, strict=True):
-        for part in (run.manifest.source and run.manifest.source.parts) or (replace(whole, weight=(1, 1)),):
+    counted = list[Text]()
+    for run, whole in zip(runs, (text for text in mixed if text.is_run), strict=True):
+        for part in _runs_in(run) or (replace(whole, weight=(1, 1)),):
             weight = Fraction(*whole.weight) * Fraction(*part.weight)
             counted.append(replace(part, weight=(weight.numerator, weight.denominator)))
     return tuple(counted)
 
 
-def require_addable(runs: Sequence[Run], listener: Listener) -> None:
-    """Refuse runs whose pre-tokens are different things, or that have counted the same text; warn of what may be the
-    same.
+def _runs_in(run: Run) -> tuple[Text, ...]:
+    parts = run.manifest.source.parts if run.manifest.source else ()
+    return parts if all(text.is_run for text in parts) else ()
+
+
+def require_addable(runs: Sequence[Run], listener: Listener, foreign: Sequence[Text] = ()) -> None:
+    """Refuse runs whose pre-tokens are different things, or texts of which one is in two; warn of what may be in both.
 
     Their sum would count that text twice.
     """
     for run in runs[1:]:
         require_comparable(runs[0], run)
-    known, copied = dict[Text, Run](), dict[Text, str]()
-    for run in runs if len(runs) > 1 else ():
-        texts = dict(_texts_of(run, listener))
+    known, copied = dict[Identity, str](), dict[Identity, str]()
+    several = len(runs) + len(foreign) > 1
+    counted: list[tuple[str, dict[Identity, str]]] = [
+        (str(run.directory), dict(_texts_of(run, listener))) for run in runs if several
+    ]
+    counted += [(text.name, {_identity(text): text.name}) for text in foreign]
+    for name, texts in counted:
         if shared := [key for key in texts if key in known]:
             both = [key for key in shared if len(key) == max(map(len, shared))]  # files, if there are any
             more = f" and {len(both) - 1:,} more" if len(both) > 1 else ""
             raise UsageError(
-                f"{known[both[0]].directory} and {run.directory} have both counted {texts[both[0]]}{more}, which their "
-                "sum would count twice: combine runs without text in common, and give a run a larger --weight if its "
-                "text is to count more"
+                f"{known[both[0]]} and {name} have both counted {texts[both[0]]}{more}, which their sum would count "
+                "twice: combine runs without text in common, and give a run a larger --weight if its text is to count "
+                "more"
             )
-        files = {key[1:]: name for key, name in texts.items() if len(key) > _NO_FILE}
-        if alike := [name for key, name in files.items() if key in copied]:
+        files = {key[1:]: text for key, text in texts.items() if len(key) > _NO_FILE}
+        if alike := [text for key, text in files.items() if key in copied]:
             first = copied[next(key for key in files if key in copied)]
             same = f"{alike[0]} has the size and the samples of {first}"
             count = format_count(len(alike), "files")
-            listener(Notice("warning", f"{run.directory} counts {count} that other runs seem to count too: {same}"))
-        known |= dict.fromkeys(texts, run)
+            listener(Notice("warning", f"{name} counts {count} that other runs seem to count too: {same}"))
+        known |= dict.fromkeys(texts, name)
         copied |= files
 
 
-def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Text, str]]:
-    """List what a run has counted, with names: itself, the runs that it was combined of, and their files or sources."""
+def _identity(text: Text) -> Identity:
+    return (text.key,) if text.is_run else (text.key, "counts")
+
+
+def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Identity, str]]:
+    """List what a run has counted, with names: itself, the texts that it was combined of, and their files."""
     stored, source = run.manifest, run.manifest.source
     yield (stored.counter_fingerprint(),), str(run.directory)
     if source is None:
@@ -261,35 +295,27 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Text, str]]:
                 field = "" if file.format == "text" else stored.counting["text_field"]
                 yield (resolved(file.path), file.size, file.digest, field), file.path
         return
-    if not source.parts:
+    if not source.texts:
         yield (source.kind, source.digest), source.description
-    for part in (*source.mixed, *source.parts):
-        yield (part.counts,), part.run
-    for part in source.parts:
+    for text in (*source.texts, *source.parts):
+        yield _identity(text), text.name
+    for text in (text for text in source.parts if text.is_run):
         try:
-            counted = manifest.require(location(part.run))
-            if counted.manifest.counter_fingerprint() == part.counts:
+            counted = manifest.require(location(text.name))
+            if counted.manifest.counter_fingerprint() == text.key:
                 yield from _texts_of(counted, listener)
                 continue
         except (PipelineError, OSError):
             pass
-        why = f"{part.run}, whose counts are in {run.directory}, is gone or was counted again"
+        why = f"{text.name}, whose counts are in {run.directory}, is gone or was counted again"
         listener(Notice("warning", f"{why}: whether another run has its files too is unknown"))
 
 
 def require_comparable(first: Run, other: Run) -> None:
     """Raise `RunDirectoryError` naming the first thing that makes two runs' pre-tokens different things."""
-    differing = [
-        (flag_of(name), first.manifest.counting.get(name), other.manifest.counting.get(name))
-        for name in first.manifest.counting | other.manifest.counting
-        if name not in READING_OPTIONS and first.manifest.counting.get(name) != other.manifest.counting.get(name)
-    ] + [
-        (_CUTTING_NAMES.get(name, name), first.manifest.cutting[name], value)
-        for name, value in other.manifest.cutting.items()
-        if first.manifest.cutting.get(name) != value
-    ]
-    for name, one, another in differing:
+    here, there = first.manifest.pre_tokens, other.manifest.pre_tokens
+    for name in (name for name in here | there if here.get(name) != there.get(name)):
         raise RunDirectoryError(
-            f"{first.directory} and {other.directory} cannot be combined: {name} is {one!r} in the one and {another!r} "
-            "in the other; count one of them again, as the other was"
+            f"{first.directory} and {other.directory} cannot be combined: {name} is {here.get(name)!r} in the one and "
+            f"{there.get(name)!r} in the other; count one of them again, as the other was"
         )

@@ -1,7 +1,7 @@
 """`--dry-run`: the options, what would be counted or combined, and the most disk and memory that it can take."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.machine import MemoryWatch
 from bpe_pipeline.base.units import format_bytes, format_count
-from bpe_pipeline.commands.combine import require_addable, weigh
+from bpe_pipeline.commands.combine import combination_asked
 from bpe_pipeline.commands.preload import TRAINING
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.corpus.files import BATCH_FORMATS
@@ -17,21 +17,19 @@ from bpe_pipeline.counts.combine import SHARE_BYTES
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.reports.result import Facts
-from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.memory import WRITE_BYTES, Broker
-from bpe_pipeline.run.mixture import Mixture
 from bpe_pipeline.run.open_run import open_run
-from bpe_pipeline.run.options import OutputOptions, TrainOptions
+from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.plan import corpus_bytes
 from bpe_pipeline.run.record import records_of
 from bpe_pipeline.run.runner import Runner
-from bpe_pipeline.run.source import rows_of
 from bpe_pipeline.run.stored import plain
+from bpe_pipeline.run.texts import rows_of
 from bpe_pipeline.run.workers import executor_for, executor_here, nodes
-from bpe_pipeline.storage import Location, location
+from bpe_pipeline.storage import location
 from bpe_pipeline.tokenizer.export import check_before_work
 
 # Counters of chunks, and their sum, each hold a pre-token's bytes, length and count; different ones have 3 bytes or
@@ -61,31 +59,24 @@ def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
         return _described(runner, open_run(runner, directory, options), options)
 
 
-def plan_combination(
-    locations: Sequence[Location],
-    weights: Sequence[Any],
-    options: OutputOptions,
-    listener: Listener,
-    mixture: Mixture | None = None,
-) -> Facts:
-    """Return what `combine --dry-run` prints: what adding the counters of these runs takes; nothing is written."""
-    runs = [manifest.require(where) for where in locations]
-    require_addable(runs, listener)
+def plan_combination(options: Any, given: Mapping[str, Any], listener: Listener) -> Facts:
+    """Return what `combine --dry-run` prints: what adding these counts takes; nothing is written."""
     with executor_here(options, TRAINING) as executor:
+        combination = combination_asked(options, given, executor, listener)
         runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
-        pre_tokens = [require_counted(run, executor).facts.different_pre_tokens for run in runs]
-        mixed = weigh(locations, weights, executor, mixture)
+        pre_tokens = [require_counted(run, executor).facts.different_pre_tokens for run in combination.runs]
         grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
-    disk = sum(run.counter_path.stat().st_size for run in runs)
+    counters = [*(run.counter_path for run in combination.runs), *combination.files]
+    disk, texts = sum(path.stat().st_size for path in counters), combination.source.texts
     shares = ", and as much while its shares are joined" if disk >= 2 * SHARE_BYTES else ""
     return _facts(
         {
-            "runs": f"{len(runs):,}, whose counters are {format_bytes(disk)}",
+            "runs": f"{len(combination.addends):,}, whose counters are {format_bytes(disk)}",
             **{
                 name: f"{format_bytes(size)} x {by}, {share:.2%} of what is learned from"
-                for name, size, by, share in rows_of(list(map(str, locations)), mixed)
+                for name, size, by, share in rows_of([text.name for text in texts], texts)
             },
-            "different pre-tokens": f"{max(pre_tokens):,} to {sum(pre_tokens):,}",
+            **({"different pre-tokens": f"{max(pre_tokens):,} to {sum(pre_tokens):,}"} if pre_tokens else {}),
             "disk": f"at most {format_bytes(disk)} for the counter{shares}",
             "memory": f"at most {format_bytes(grant.taken_bytes + grant.need_bytes)}",
         }
@@ -95,7 +86,7 @@ def plan_combination(
 def _described(runner: Runner, run: Run, options: TrainOptions) -> dict[str, str]:
     nodes, files, chunks = runner.nodes, run.manifest.plan.files, run.manifest.plan.chunks
     workers = runner.reserve(len(chunks))
-    judge, first = DocumentJudge.of(run.manifest.counting), options.first_stage
+    judge, first = DocumentJudge.of(run.manifest.counting), options.first_size
     return {
         "run": str(run.directory),
         "options": _not_default(options),

@@ -22,7 +22,6 @@ from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
 from bpe_pipeline.shards.manifest import SHARDS, tokenizer_fingerprint
 from bpe_pipeline.storage import Location, names_in
-from bpe_pipeline.storage.holders import parts_of
 from bpe_pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from bpe_pipeline.tokenizer.named_templates import NAMES, named_template
@@ -92,7 +91,6 @@ def _run(run: Run) -> Facts:
         **(_left_out(counter.statistics.not_taken) if counter else {}),
         **({"mixture": str(mixture)} if (mixture := (stored.source or stored).mixture) else {}),
         "counted": "completely" if whole and all(chunks) else _counted(stored.source is None, chunks),
-        **_parts(run.directory),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),
@@ -106,17 +104,6 @@ def _counted(of_corpus: bool, chunks: Sequence[bool]) -> str:
     return (
         f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}" if of_corpus else "no, its counts are being combined"
     )
-
-
-def _parts(directory: Directory) -> dict[str, Any]:
-    """Return the processes that work in a directory as parts (`--part`), or did, and what each does."""
-    parts = sorted(parts_of(directory.location), key=lambda one: [*map(int, one.part.split("/")), one.process])
-    shown = [
-        f"{one.part}: {one.state} ({one.host}, process {one.process}"
-        + (f", last seen {one.seen_s:.0f} s ago)" if one.state in ("running", "dead") else ")")
-        for one in parts
-    ]
-    return {"parts": shown} if shown else {}
 
 
 def _tokenizer(path: Location) -> dict[str, Any]:
@@ -146,10 +133,7 @@ def _shards(directory: Location) -> Facts:
         assert encoding is not None, "info found one of the two"
         done = encoding.encoded_chunks()
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
-        parts = _parts(encoding.directory)
-        return _facts(
-            {"shards": str(directory), "encoded": unfinished, **parts, "tokenizer": encoding.options["tokenizer"]}
-        )
+        return _facts({"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]})
     return _encoded(directory, directory, corpus)
 
 

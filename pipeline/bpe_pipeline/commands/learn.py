@@ -11,7 +11,6 @@ from typing import Any
 from bpe_pipeline.base.errors import PipelineError, RunDirectoryError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.commands import report
-from bpe_pipeline.counts.coarse import count_again
 from bpe_pipeline.counts.counted import Counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import forecast, merge, merge_worker
@@ -22,7 +21,7 @@ from bpe_pipeline.reports.verdict import rewritten
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import TrainOptions, flag_of, without_defaults
-from bpe_pipeline.run.patterns import pattern_of, tokenizer_pattern
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.export import Exported, Ids, Trained, export_size, limits_of, refuse_ordinary
@@ -43,13 +42,11 @@ def merge_and_export(
     replaced: the ids of tokenizers that were there before; None: unknown.
     """
     run = manifest.store_merging(run, options)
-    if counted.coarse is None:
-        counted = count_again(runner, run, counted, options)
     run.directory.require_lock()
-    learning = merge.learning_of(run, options)
+    learning = merge.learning_of(run)
     learned = merge.learn(runner, learning, counted, options)
     options = _with_chosen_size(runner, learned, options)
-    trained = Trained(learned, tokenizer_pattern(options), options)
+    trained = Trained(learned, pattern_of(options), options)
     exporting_bytes = _check_memory(runner, learned.first(merge.merges_for(options)), max(options.vocab_size))
     run, exported, numbers = _export(runner, run, trained, exporting_bytes)
     _warn_of_limits(runner, trained, exported)
@@ -118,7 +115,7 @@ def _warn_of_limits(runner: Runner, trained: Trained, exported: Sequence[Exporte
     for size, tokenizer in zip(options.vocab_size, exported, strict=True):
         if tokenizer.facts.merges < options.special.merge_budget(size):
             runner.warn(f"the vocabulary is smaller than asked for: {tokenizer.facts.stopped}")
-    if options.first_stage is not None and options.export:
+    if options.first_size is not None and options.export:
         for limit in limits_of(trained.model(options.vocab_size[0]), options.export):
             runner.warn(limit)
 
@@ -199,6 +196,6 @@ def stored_ids(executor: Executor, run: Run, tokenizer: str, options: TrainOptio
     """Return the ids of a tokenizer of the run with these options; None if it or its merge list is missing."""
     if run.manifest.merging is None or not (run.directory / tokenizer / "tokenizer.json").exists():
         return None
-    if (learned := executor.one(merge_worker.read, merge.learning_of(run, options).merges)) is None:
+    if (learned := executor.one(merge_worker.read, merge.learning_of(run).merges)) is None:
         return None
     return Ids.of(Trained(learned, pattern_of(options), options).vocabulary(options.vocab_size[0]))

@@ -8,9 +8,9 @@ from typing import Any
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.commands.combine import copy_counts, copy_run
+from bpe_pipeline.commands.first_stage import set_stage, with_stage
 from bpe_pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from bpe_pipeline.counts.as_text import bounds
-from bpe_pipeline.counts.coarse import count_again, refuse_without_texts
 from bpe_pipeline.counts.count import STAGE as COUNTING
 from bpe_pipeline.counts.count import combine_again, input_bytes
 from bpe_pipeline.counts.counted import Counted, require_counted
@@ -20,7 +20,7 @@ from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.make_options import make_options
-from bpe_pipeline.run.manifest import RUNS, Manifest, Run
+from bpe_pipeline.run.manifest import COMBINED, Manifest, Run
 from bpe_pipeline.run.mixture import mixture_of
 from bpe_pipeline.run.open_run import mixed, refuse_other_weights
 from bpe_pipeline.run.options import MergeOptions, TrainOptions, flag_of
@@ -32,10 +32,14 @@ from bpe_pipeline.tokenizer.export import Ids, Trained, check_before_work, refus
 
 
 def run_merge(
-    location: Location, given: Mapping[str, Any], executor: Executor, listener: Listener
+    location: Location,
+    given: Mapping[str, Any],
+    executor: Executor,
+    listener: Listener,
+    first_stage: Location | None = None,
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory, or in the output from a copy of them; reads no corpus."""
-    requested, origin = make_options(TrainOptions, given), location
+    requested = make_options(TrainOptions, given)
     output = requested.output
     if output is not None and not same_location(output, location):
         run = manifest.require(location)
@@ -43,11 +47,10 @@ def run_merge(
         if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
             _refuse_unfit_run(run, requested, given)
             options = make_options(TrainOptions, {**run.manifest.counting, **given})
-            check_before_work(options, lambda _: None)
-            refuse_without_texts(options, run.manifest.source)
+            check_before_work(with_stage(run, first_stage, options, executor)[1], lambda _: None)
         copy = copy_run if is_weighted(requested) else copy_counts
         location = copy(location, given, executor, listener)
-    with open_merging(location, given, executor, listener, origin) as (runner, run, counted, options, replaced):
+    with open_merging(location, given, executor, listener, first_stage) as (runner, run, counted, options, replaced):
         return merge_and_export(runner, run, counted, options, replaced)
 
 
@@ -57,20 +60,17 @@ def open_merging(
     given: Mapping[str, Any],
     executor: Executor,
     listener: Listener,
-    origin: Location | None = None,
+    first_stage: Location | None = None,
 ) -> Iterator[tuple[Runner, Run, Counted, TrainOptions, dict[str, Ids | None]]]:
-    """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked.
-
-    origin: the run whose counts it has, perhaps itself: merges that it has are the first stage of superwords.
-    """
+    """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
     requested = make_options(TrainOptions, given)
     _refuse_unfit_run(run, requested, given)
     new = _weighted(run, requested, executor)
     options, given, like = _with_stored_options(run, requested, given)
     options = replace(options, weights=new.weights or None, output=location)
+    staged, options = with_stage(run, first_stage, options, executor)
     broker = check_before_work(options, listener)
-    refuse_without_texts(options, run.manifest.source)
     with opened(options, executor, listener, broker) as (runner, directory):
         run = manifest.require(directory.location)
         counted = require_counted(run, executor)
@@ -81,17 +81,12 @@ def open_merging(
         if not options.overwrite:
             keep_ids(runner, run, options, like=like, given=given)
         else:
-            replaced = _ids_to_replace(runner, run, counted, options, new)
+            replaced = _ids_to_replace(
+                runner, run, counted, options, replace(new, first_stage=staged.manifest.first_stage)
+            )
         before = run.manifest
         if is_other := new.weights != before.weights:
             counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
-        is_new = options.overwrite or not any(existing([run.merges_path]))
-        if origin is not None and options.first_stage is not None and is_new:
-            own = replace(run, manifest=_with_weights_of(before, new))
-            with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
-                counted = count_again(runner, own, counted, options)
-            known = own if same_location(origin, location) else manifest.require(origin)
-            merge.take_first_stage(runner, known, own, options)
         if options.overwrite:
             run = manifest.remove_results(run)
         run = replace(run, manifest=_with_weights_of(run.manifest, new))
@@ -99,6 +94,8 @@ def open_merging(
             run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
         if options.overwrite or run.manifest != before:
             manifest.save(run)
+        if staged.manifest.first_stage is not None:
+            run = set_stage(runner, run, staged.manifest.first_stage)
         with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             yield runner, run, counted, options, replaced
 
@@ -141,7 +138,7 @@ def _ids_to_replace(
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `stored_ids`."""
     new = replace(mixed, merging=manifest.merging_of(options))
-    learning = merge.learning_of(replace(run, manifest=new), options)
+    learning = merge.learning_of(replace(run, manifest=new))
     runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
     if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:
         refuse_ordinary(Trained(known, pattern_of(options), options))
@@ -169,7 +166,7 @@ def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest
 def _refuse_weights_without_inputs(run: Run, requested: TrainOptions) -> None:
     if is_weighted(requested) and (source := run.manifest.source) is not None:
         flags = " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))
-        remedy = ": `combine` its runs with them" if source.kind == RUNS else ""
+        remedy = ": `combine` its runs with them" if source.kind == COMBINED else ""
         raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {source.description}{remedy}")
 
 

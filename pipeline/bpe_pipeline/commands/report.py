@@ -97,7 +97,7 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             _SMALL + text.left_out,
             references=tuple(REFERENCES),
             weighted=run.manifest.weighted,
-            counters=counters_of(run, trained),
+            counters=counters_of(run),
         )
         return runner.executor.one(compute_numbers, task, fresh=True)
     except Exception as error:  # the tokenizer is written, whatever happens to the report
@@ -123,15 +123,15 @@ def text_of(run: Run) -> RunText:
     if run.manifest.source is None:
         return RunText(tuple(run.manifest.plan.files), str(run.manifest.counting["text_field"]))
     texts, names, left_out = list[RunText](), dict[str, str](), list[str]()
-    for source in run.manifest.source.mixed:
+    for source in run.manifest.source.texts:
         try:
-            of_run = manifest.require(location(source.run))
+            of_run = manifest.require(location(source.name))
             text = text_of(of_run)
         except (PipelineError, OSError):
-            left_out.append(source.run)
+            left_out.append(source.name)
             continue
         if texts and text.text_field != texts[0].text_field:
-            left_out.append(source.run)
+            left_out.append(source.name)
             continue
         texts.append(text)
         names |= dict.fromkeys((file.path for file in text.files), of_run.directory.location.name)
@@ -140,11 +140,11 @@ def text_of(run: Run) -> RunText:
     return RunText(files, texts[0].text_field if texts else "text", names, without)
 
 
-def counters_of(run: Run, trained: Trained) -> tuple[tuple[Location, str], ...]:
+def counters_of(run: Run) -> tuple[tuple[Location, str], ...]:
     """Return the counters of the text of a run with weights, without these; none if it has none, or a run is gone."""
     if run.manifest.weighted:
         with contextlib.suppress(PipelineError, OSError):
-            counters = tuple(text_counters(run, coarse=trained.options.first_stage is not None))
+            counters = tuple(text_counters(run))
             return counters if all(existing([path for path, _ in counters])) else ()
     return ()
 

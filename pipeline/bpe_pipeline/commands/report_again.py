@@ -43,7 +43,7 @@ from bpe_pipeline.run.extensions import maker_of
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.options import WorkOptions, flag_of
-from bpe_pipeline.run.patterns import tokenizer_pattern
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.shards.encoded_corpus import find_result
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import single_output
@@ -138,9 +138,9 @@ def run_report(path: Location, extras: Extras, options: WorkOptions, executor: E
         raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
     of_run = run.manifest.options_of(home.name)
     [size] = of_run.vocab_size
-    if (learned := merge_list.load(*merge.learning_of(run, of_run).merges)) is None:
+    if (learned := merge_list.load(*merge.learning_of(run).merges)) is None:
         raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
-    trained = Trained(learned, tokenizer_pattern(of_run), of_run)
+    trained = Trained(learned, pattern_of(of_run), of_run)
     task = _task_of(run, home, trained, extras, listener)
     loading = size * 1000 * (1 + len(extras.compare))  # a token takes that much while a tokenizer is read from its file
     sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in task.choice.chosen) if task.choice.languages else 0)
@@ -196,7 +196,7 @@ def _task_of(run: Run, home: Location, trained: Trained, extras: Extras, listene
         compare=tuple((name, partial(load_compared, one)) for name, one in others.items() if not isinstance(one, str)),
         references=tuple(one for one in others.values() if isinstance(one, str)) if others else tuple(REFERENCES),
         weighted=run.manifest.weighted,
-        counters=counters_of(run, trained),
+        counters=counters_of(run),
         name=name,
     )
 

@@ -13,9 +13,8 @@ from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.commands.learn import merge_and_export
 from bpe_pipeline.corpus.items import blocks
-from bpe_pipeline.counts.coarse import refuse_without_texts
 from bpe_pipeline.counts.count_documents import count_documents
-from bpe_pipeline.counts.counter_file import PartPath, Parts
+from bpe_pipeline.counts.counter_file import PartPath, Sum
 from bpe_pipeline.counts.elsewhere import take_counts
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
@@ -25,7 +24,7 @@ from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.patterns import cut_by, pattern_of
 from bpe_pipeline.run.plan import with_share
 from bpe_pipeline.run.runner import opened
-from bpe_pipeline.run.source import Source
+from bpe_pipeline.run.texts import Source
 from bpe_pipeline.run.workers import thread_count
 from bpe_pipeline.tokenizer.export import Trained, check_before_work
 
@@ -38,7 +37,6 @@ def train_on(
     """Count the documents, merge and export."""
     options = TrainOptions(**{one.name: getattr(options, one.name) for one in fields(TrainOptions)})  # goes to workers
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
-    refuse_without_texts(options, source)
     if isinstance(options.sample, int):
         raise UsageError("option 'sample': a size is one of files; give a share such as 0.01")
     import pyarrow.parquet  # noqa: F401  # which writes the counters: with it this process is as large as it will be
@@ -52,7 +50,7 @@ def train_on(
                 "continue with merge, choose another output, or start again with overwrite=True"
             )
 
-        def read(run: Run, part_path: PartPath) -> Parts:
+        def read(run: Run, part_path: PartPath) -> Sum:
             return count_documents(runner, run, part_path, blocks(documents, options.text_field), options)
 
         counting = with_share(options.of_stage("count"), ())

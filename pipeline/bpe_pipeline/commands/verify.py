@@ -16,7 +16,7 @@ from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts import check_worker
 from bpe_pipeline.counts.check_worker import CheckTask
-from bpe_pipeline.counts.counted import counter_of, require_counted
+from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import forecast, merge, merge_worker
 from bpe_pipeline.merges.merge_list import MergeList
@@ -25,7 +25,7 @@ from bpe_pipeline.run import manifest
 from bpe_pipeline.run.extensions import maker_of
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import WorkOptions
-from bpe_pipeline.run.patterns import tokenizer_pattern
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.runner import Runner, Stage, watched
 from bpe_pipeline.storage import Location, existing, names_in, sha256_of, unreadable
 from bpe_pipeline.tokenizer.export import Trained, export_model
@@ -62,11 +62,10 @@ def run_verify(location: Location, options: WorkOptions, executor: Executor, lis
 
 
 def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None:
-    """Read every counter: of the run, of its chunks, and of its inputs if they have weights."""
-    stored, counters = run.manifest, run.chunk_counters()
-    inputs = [counter_of(run, chunks) for chunks, _ in stored.plan.weighted(stored.weights)] if stored.weights else []
+    """Read every counter: of the run, and of its chunks."""
+    counters = run.chunk_counters()
     workers = runner.reserve(len(counters) + 1)
-    tasks = [CheckTask(*counter, workers.bytes) for counter in dict.fromkeys((run.counter, *counters, *inputs))]
+    tasks = [CheckTask(*counter, workers.bytes) for counter in (run.counter, *counters)]
     runner.run(Stage("reading", "counters", check_worker.check, tasks, [1] * len(tasks), grant=workers))
     facts = require_counted(run, runner.executor).facts
     verified["counter"] = (
@@ -77,24 +76,14 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
 
 
 def _verify_merges(runner: Runner, run: Run, verified: dict[str, str]) -> MergeList:
-    """Read the merge lists, of superwords also the second count; returns the whole list."""
-    options = run.manifest.options_of()
-    learning = merge.learning_of(run, options)
-    if options.first_stage is not None:
-        _read_merges(runner, learning.first, verified, "first stage")
-        of_coarse: dict[str, str] = {}
-        _verify_counters(runner, manifest.require(run.coarse_location), of_coarse)
-        verified |= {f"superwords' {name}": text for name, text in of_coarse.items()}
-    return _read_merges(runner, learning.merges, verified, "merges")
-
-
-def _read_merges(runner: Runner, stored: tuple[Location, str], verified: dict[str, str], name: str) -> MergeList:
+    """Read and return the merge list."""
+    stored = merge.learning_of(run).merges
     merges = runner.executor.one(merge_worker.read, stored)
     if merges is None:
         raise RunDirectoryError(
             f"{stored[0]} is missing, or was not learned from these counts with these options; run merge again"
         )
-    verified[name] = f"{len(merges):,}; the checksum is right"
+    verified["merges"] = f"{len(merges):,}; the checksum is right"
     return merges
 
 
@@ -136,7 +125,7 @@ def _verify_tokenizer(runner: Runner, run: Run, merges: MergeList, home: Locatio
     needed = forecast.exporting_bytes(tokens, merges.token_bytes)
     runner.broker.reserve(needed, what=f"reading {home}, of {format_count(tokens, 'tokens')},")
     try:
-        trained = Trained(merges, tokenizer_pattern(options), options)
+        trained = Trained(merges, pattern_of(options), options)
         model = replace(trained.model(tokens), chat_template=chat_template_of(home))
     except OSError as error:
         raise _unreadable(home / EDITABLE[0], error) from None

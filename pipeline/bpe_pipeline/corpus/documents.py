@@ -29,7 +29,8 @@ class Records:
     """Documents as Arrow holds a column of them: row i is data[offsets[i]:offsets[i + 1]], both buffers.
 
     offset_bytes: 4 or 8, the width of an offset. position: from a row to the byte at which its line starts, its row in
-    the file, or the number of its item. A record that is not a document is an empty row, or none.
+    the file, or the number of its item. A record that is not a document is an empty row, or none. are_lines: whether
+    each row is a line of text with its ending.
     """
 
     offsets: Any
@@ -37,6 +38,7 @@ class Records:
     offset_bytes: int
     position: Callable[[int], int]
     skipped: Sequence[SkippedRecords] = ()
+    are_lines: bool = False
 
     @property
     def rows(self) -> int:

@@ -9,7 +9,6 @@ hold) becomes one invalid byte.
 """
 
 import json
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -36,12 +35,8 @@ _LOOKED_AT, _MOST_FIELDS = 100, 20  # lines whose names are shown
 
 def as_documents(lines: bytes, at: int) -> Records:
     """Return whole lines, the first of which starts at offset `at`, as documents."""
-    lengths = list(map(len, lines.split(b"\n")))
-    last = lengths.pop()  # 0 where the last line ends
-    offsets = array("q", accumulate((length + 1 for length in lengths), initial=0))
-    if last:
-        offsets.append(len(lines))
-    return Records(offsets, lines, 8, lambda row: at + offsets[row])
+    offsets = _core.line_offsets(lines)
+    return Records(offsets, lines, 8, lambda row: at + offsets[row], are_lines=True)
 
 
 def read_lines(

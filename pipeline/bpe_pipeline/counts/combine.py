@@ -7,6 +7,7 @@ until they are joined, so that what was combined when a run was stopped stays co
 (`--part`) combine shares, too: as many as the sum has partitions, so that the counter is the same file.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
-from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at, partitions_for
+from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term, counters_of, look_at, partitions_for
 from bpe_pipeline.executors import Executor, Need
 from bpe_pipeline.run.manifest import MOST_RANGES, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
@@ -27,20 +28,19 @@ _SHARES_A_CORE = 2  # so that all cores finish together
 SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
 
 
-def combine_counters(
-    runner: Runner, run: Run, parts: Parts, instead: tuple[Location, str] | None = None
-) -> CounterFacts:
+def combine_counters(runner: Runner, run: Run, total: Sum, instead: tuple[Location, str] | None = None) -> CounterFacts:
     """Write the combined counter of a run, or `instead` one at this location and with this fingerprint."""
-    combining = _combining(runner, parts, *(instead or run.counter))
-    shares = sum(path.stat().st_size for path, _ in parts.counters if isinstance(path, Path)) // SHARE_BYTES
+    combining = _combining(runner, run, total, *(instead or run.counter))
+    counters = counters_of(total.terms)
+    shares = sum(path.stat().st_size for path, _ in counters if isinstance(path, Path)) // SHARE_BYTES
     task = combining.task
     if len(runner.nodes) > 1:
         grant = runner.reserve(MOST_RANGES, wanted=COMBINE_BYTES + WRITE_BYTES)
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
         combining = _Combining(task, grant, None)
-        shares = min(_SHARES_A_CORE * sum(node.cores for node in runner.nodes), len(task.parts))
-    elif (shares < 2 or instead is not None or parts.weights) and not _combined_by_parts(runner, run, task.fingerprint):
-        [facts] = runner.run(Stage(COMBINING, "counters", combine, [task], [len(task.parts)], need=combining.need))
+        shares = min(_SHARES_A_CORE * sum(node.cores for node in runner.nodes), len(counters))
+    elif (shares < 2 or instead is not None) and not _combined_by_parts(runner, run, task.fingerprint):
+        [facts] = runner.run(Stage(COMBINING, "counters", combine, [task], [len(counters)], need=combining.need))
         return facts
     # Of how many shares those are that were combined before; the cluster may have had other nodes then.
     before = _shares_there(run)
@@ -48,19 +48,21 @@ def combine_counters(
     stage = combining.of_shares(runner, run, shares)
     runner.run(stage)
     parts_of_sum = _share_files(run, shares, task.fingerprint)
-    [facts] = runner.run(Stage(COMBINING, "counters", join, [replace(task, parts=parts_of_sum)], [len(task.parts)]))
+    [facts] = runner.run(
+        Stage(COMBINING, "counters", join, [replace(task, terms=[Term(parts_of_sum)])], [len(counters)])
+    )
     for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
         remove(path)
     return facts
 
 
-def combine_part(runner: Runner, run: Run, parts: Parts) -> PartDone:
+def combine_part(runner: Runner, run: Run, total: Sum) -> PartDone:
     """Combine the shares of the runner's part that are missing; the command without a part joins all.
 
     Raises `RunDirectoryError` if another process works in the directory alone meanwhile.
     """
     assert runner.part is not None, "a part"
-    facts = [one for one in look_at(parts.counters, runner.executor) if one is not None]
+    facts = [one for one in look_at(counters_of(total.terms), runner.executor) if one is not None]
     rows, pre_token_bytes = sum(one.rows for one in facts), sum(one.pre_token_bytes for one in facts)
     shares = min(max(partitions_for(rows, pre_token_bytes) // 2, 1), MOST_RANGES)  # at most the partitions of the sum
     own = [index for index in range(shares) if runner.part.has(index)]
@@ -68,7 +70,7 @@ def combine_part(runner: Runner, run: Run, parts: Parts) -> PartDone:
     if complete:
         runner.skip(COMBINING)
     else:
-        stage = _combining(runner, parts, *run.counter).of_shares(runner, run, shares)
+        stage = _combining(runner, run, total, *run.counter).of_shares(runner, run, shares)
         done = len(own) - sum(existing([run.share_path(index, shares) for index in own]))
         for _ in runner.each(stage):
             run.directory.require_lock()
@@ -105,17 +107,17 @@ class _Combining:
         )
 
 
-def _combining(runner: Runner, parts: Parts, output: Location, fingerprint: str) -> _Combining:
+def _combining(runner: Runner, run: Run, total: Sum, output: Location, fingerprint: str) -> _Combining:
     """Return how one task after the other adds counters, each with the threads and the memory of all."""
     grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
     task = CombineTask(
-        parts=parts.counters,
+        terms=total.terms,
         output=output,
         fingerprint=fingerprint,
-        statistics=parts.statistics,
+        statistics=total.statistics,
         threads=runner.threads,
         memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
-        weights=parts.weights,
+        pre_tokens=json.dumps(run.manifest.pre_tokens),
     )
     return _Combining(task, grant, Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES))
 

@@ -9,9 +9,10 @@ import contextlib
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from bpe_pipeline import _core
@@ -23,6 +24,9 @@ from bpe_pipeline.counts.counter_file import (
     Columns,
     CounterFacts,
     CounterFile,
+    Term,
+    Weight,
+    counters_of,
     open_counter,
     partitions_for,
     write_counter,
@@ -33,6 +37,7 @@ from bpe_pipeline.storage.scratch import own_mark
 
 COMBINE_BYTES = 256 << 20  # of columns that a combination holds at once
 _WHOLE = (0, 1)
+_ONE = (1, 1)
 _FOOTERS_FRACTION = 8  # an eighth of the memory may hold open files between planning and combining
 _MOST_OPEN_FILES = 1024
 _SUMS_COPIES = 3  # of a partition of every group's sum: as read, as combined, and the open files
@@ -42,75 +47,89 @@ _PARTITION_FOOTER_BYTES = 2 << 10  # of an open counter, for each partition
 
 @dataclass(frozen=True)
 class CombineTask:
-    """Counters to add, for a worker.
+    """Terms to add, for a worker.
 
-    parts: their paths, each with the fingerprint it must have (None: any). fingerprint, statistics: of the output.
-    If a partition of all counters exceeds `memory_bytes`, fewer threads combine them. If it still does, or there are
-    more files than may be open, groups of counters are combined first, into temporary local files. weights: by part, a
-    fraction (numerator, denominator) that its counts are multiplied by, if not 1; the statistics then get the weighted
-    number of pre-tokens. share: which of how many equal ranges of hashes (a power of two) this task combines; other
-    tasks combine the others.
+    fingerprint, statistics: of the output; if a term has a weight, these get the weighted number of pre-tokens. If a
+    partition of all counters exceeds `memory_bytes`, fewer threads combine them. If it still does, or there are more
+    files than may be open, groups of counters are combined first, into temporary local files. share: which of how many
+    equal ranges of hashes (a power of two) this task combines; other tasks combine the others. pre_tokens: what they
+    are, in JSON, for whoever reads the output.
     """
 
-    parts: Sequence[tuple[Location, str | None]]
+    terms: Sequence[Term]
     output: Location
     fingerprint: str
     statistics: ChunkStatistics = ChunkStatistics()
     threads: int = 2
     memory_bytes: int = COMBINE_BYTES
-    weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
     share: tuple[int, int] = _WHOLE
+    pre_tokens: str = ""
 
     def __str__(self) -> str:
-        return f"combining {len(self.parts)} counters into {self.output}"
+        return f"combining {len(counters_of(self.terms))} counters into {self.output}"
 
 
 def combine(task: CombineTask) -> CounterFacts:
     """Add counters into one file; `RunDirectoryError` for a damaged one, `TrainingError` for counts beyond 2^63 - 1."""
-    sources = [_Source(path, fingerprint, weight=task.weights.get(path, (1, 1))) for path, fingerprint in task.parts]
-    shares = task.share[1]
+    sources = [_Source(*counter, term=number) for number, term in enumerate(task.terms) for counter in term.counters]
+    return _combine(sources, [term.weight for term in task.terms], task)
+
+
+def _combine(sources: list["_Source"], weights: Sequence[Weight], task: CombineTask) -> CounterFacts:
+    """Write the task's share of the sum of sources. weights: of their terms."""
     with parts_next_to(task.output) as neighbour, contextlib.ExitStack() as cleaning:
         cleaning.callback(lambda: _close(sources))
-        if task.weights and task.share == _WHOLE:  # of shares, `join` counts the pre-tokens
-            task = replace(
-                task, statistics=replace(task.statistics, pre_tokens=sum(map(_weighted_pre_tokens, sources)))
-            )
         numbers = itertools.count()
         wanted = 0  # partitions of the output, whatever groups are made
+
+        def sum_apart(some: Sequence[_Source], term: int, write: Callable[[CombineTask], object]) -> _Source:
+            _close(some)
+            path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{next(numbers):04d}.sum.part")
+            cleaning.callback(path.unlink, missing_ok=True)
+            write(replace(task, output=path, fingerprint="", statistics=ChunkStatistics()))
+            give_back_memory()
+            return _Source(path, "", share=task.share, term=term)
+
         while True:
             extents = _extents(sources, task.memory_bytes // _FOOTERS_FRACTION)
+            shares = task.share[1]
             wanted = wanted or partitions_of(extents, shares)
             threads = threads_for(extents, shares, max(task.threads, 1), task.memory_bytes)
             groups = groups_of(extents, threads, task.memory_bytes)
             if len(groups) == 1:
-                return _write_sum(sources, partitions_of(extents, shares), threads, task, wanted)
+                return _write_sum(sources, weights, partitions_of(extents, shares), threads, task, wanted)
             _close(sources)
+            of_terms = [list(some) for _, some in itertools.groupby(sources, lambda source: source.term)]
+            if {*weights} != {_ONE} and len(of_terms) < len(sources):  # rounded is the sum of a term, not its parts
+                sources = [
+                    sum_apart(some, number, partial(_combine, some, [_ONE])) for number, some in enumerate(of_terms)
+                ]
+                continue
             sums = []
             for group in groups:
-                path = neighbour.with_name(f".{neighbour.name}.{own_mark()}.{next(numbers):04d}.sum.part")
-                cleaning.callback(path.unlink, missing_ok=True)
                 # So fine that the sums of all groups fit the memory together: one more pass is enough.
                 partition_bytes = task.memory_bytes // (_SUMS_COPIES * len(groups))
                 partitions = partitions_of([extents[index] for index in group], shares, partition_bytes)
-                group_task = replace(task, output=path, fingerprint="", statistics=ChunkStatistics())
-                _write_sum([sources[index] for index in group], partitions, threads, group_task)
-                give_back_memory()
-                sums.append(_Source(path, "", share=task.share))
-            sources = sums
+                some = [sources[index] for index in group]
+                sums.append(sum_apart(some, 0, partial(_write_sum, some, weights, partitions, threads)))
+            sources, weights = sums, [_ONE]
 
 
 def join(task: CombineTask) -> CounterFacts:
     """Write counters of successive shares of the hashes as one, in order, with one partition at a time in memory."""
-    if task.weights:
-        pre_tokens = sum(_weighted_pre_tokens(_Source(*part)) for part in task.parts)
-        task = replace(task, statistics=replace(task.statistics, pre_tokens=pre_tokens))
 
     def columns() -> Iterator[Columns]:
-        for path, fingerprint in task.parts:
+        for path, fingerprint in counters_of(task.terms):
             with open_counter(path, fingerprint=fingerprint) as part:
                 yield from part.read_all()
 
-    return write_counter(task.output, columns(), fingerprint=task.fingerprint, statistics=task.statistics)
+    return _write(task, columns())
+
+
+def _write(task: CombineTask, sums: Iterable[Columns]) -> CounterFacts:
+    return write_counter(
+        task.output, sums, fingerprint=task.fingerprint, statistics=task.statistics, pre_tokens_are=task.pre_tokens
+    )
 
 
 def rewrite_as_counted(written: Path, output: Location, task: CombineTask) -> CounterFacts:
@@ -148,34 +167,28 @@ def give_back_memory() -> None:
     _core.give_back_memory()
 
 
-def _weighted_pre_tokens(source: "_Source") -> int:
-    """Return the weighted number of pre-tokens of a counter, with repetitions; `TrainingError` beyond 2^63 - 1."""
-    total = 1 << 63
-    with contextlib.suppress(OverflowError), counter_file.naming_damage(source.path):
-        total = sum(_core.weighted_total(columns, source.weight) for columns in source.open().read_all())
-    source.close()
-    if total >= 1 << 63:
-        raise TrainingError(
-            f"the counts of {source.path} with their weight are more than 2^63 - 1; choose weights that differ less"
-        )
-    return total
-
-
 def _write_sum(
-    sources: Sequence["_Source"], partitions: int, threads: int, task: CombineTask, wanted: int | None = None
+    sources: Sequence["_Source"],
+    weights: Sequence[Weight],
+    partitions: int,
+    threads: int,
+    task: CombineTask,
+    wanted: int | None = None,
 ) -> CounterFacts:
     """Write the task's share of the sum of counters, added in `partitions` and stored in `wanted`, and close them."""
     size = partitions // task.share[1]
     todo = range(task.share[0] * size, (task.share[0] + 1) * size)
 
     def sum_of(partition: int) -> Columns:
-        ranges = [source.partition(partition, partitions, max(threads, 1)) for source in sources]
-        weights = [source.weight for source in sources]
+        ranges = [(source.term, source.partition(partition, partitions, max(threads, 1))) for source in sources]
         try:
-            columns: Columns = _core.combine(ranges, weights)
-            return columns
+            if {*weights} == {_ONE}:
+                return _added([columns for _, columns in ranges])
+            terms = {term: [columns for _, columns in some] for term, some in itertools.groupby(ranges, _term_of)}
+            sums = [some[0] if len(some) == 1 else _added(some) for some in terms.values()]
+            return _added(sums, [weights[term] for term in terms])
         except OverflowError:
-            remedy = "; choose weights that differ less" if set(weights) != {(1, 1)} else ""
+            remedy = "; choose weights that differ less" if {*weights} != {_ONE} else ""
             raise TrainingError(
                 f"a pre-token occurs more than 2^63 - 1 times in the counters together{remedy}"
             ) from None
@@ -188,9 +201,18 @@ def _write_sum(
         sums = in_order(sum_of, todo, threads)
         if wanted is not None and wanted < partitions:
             sums = _joined(sums, partitions // wanted)
-        return write_counter(task.output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
+        return _write(task, sums)
     finally:
         _close(sources)
+
+
+def _term_of(columns: tuple[int, Columns]) -> int:
+    return columns[0]
+
+
+def _added(ranges: Sequence[Columns], weights: Sequence[Weight] = ()) -> Columns:
+    columns: Columns = _core.combine(ranges, weights)
+    return columns
 
 
 def _joined(sums: Iterator[Columns], together: int) -> Iterator[Columns]:
@@ -221,7 +243,7 @@ class _Source:
     path: Location
     fingerprint: str | None
     share: tuple[int, int] = _WHOLE
-    weight: tuple[int, int] = (1, 1)
+    term: int = 0
     _file: CounterFile | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _read: dict[int, tuple[Columns, Sequence[int]]] = field(default_factory=dict)  # of the file, and where it is cut

@@ -17,11 +17,12 @@ from bpe_pipeline.corpus.skipped_or_altered import warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine import combine_counters, own_counters
 from bpe_pipeline.counts.count_worker import count_chunk
-from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, counter_of, find_counted
-from bpe_pipeline.counts.counter_file import CounterFacts, Parts, look_at
+from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
+from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term, look_at
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
+from bpe_pipeline.pattern.compiler import line_tables
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.manifest import KEPT, Run
@@ -100,24 +101,10 @@ def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
 
 
 def combine_chunks(runner: Runner, run: Run, statistics: ChunkStatistics) -> Counted:
-    """Combine the counters of all chunks."""
-    weighted = run.manifest.weights
-    parts = _add_up_inputs(runner, run, statistics) if weighted else Parts(run.chunk_counters(), statistics)
-    return as_counted(run, combine_counters(runner, run, parts))
-
-
-def _add_up_inputs(runner: Runner, run: Run, statistics: ChunkStatistics) -> Parts:
-    """Return one counter for each input with a weight, so that the count of a pre-token in it is rounded once."""
-    of_inputs = list(run.manifest.plan.weighted(run.manifest.weights))
-    parts = [counter_of(run, chunks) for chunks, _ in of_inputs]
-    whole = own_counters(run, parts, runner.executor)
-    for (chunks, _), part, facts in zip(of_inputs, parts, whole, strict=True):
-        if facts is None:
-            counters = run.chunk_counters(chunks)
-            of_input = [counter.statistics for counter in look_at(counters, runner.executor) if counter is not None]
-            combine_counters(runner, run, Parts(counters, sum(of_input, ChunkStatistics())), part)
-    weights = {path: by for (_, by), (path, _) in zip(of_inputs, parts, strict=True)}
-    return Parts(parts, statistics, weights)
+    """Combine the counters of all chunks: those of an input with a weight are one term, whose sum is rounded."""
+    plan, weights = run.manifest.plan, run.manifest.weights
+    terms = [Term(run.chunk_counters(chunks), by) for chunks, by in plan.weighted(weights)] if weights else []
+    return as_counted(run, combine_counters(runner, run, Sum(terms or [Term(run.chunk_counters())], statistics)))
 
 
 def combine_again(runner: Runner, run: Run) -> Counted:
@@ -170,6 +157,8 @@ def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[Count
             f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
             f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
+    if any(file.format == "lines" for file in plan.files):
+        pattern = replace(pattern, line_tables=line_tables(pattern))
     task_of = partial(
         CountTask,
         text_field=stored["text_field"],

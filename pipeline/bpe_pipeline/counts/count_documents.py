@@ -15,7 +15,7 @@ from bpe_pipeline.corpus.skipped_or_altered import Tally, in_words
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import give_back_memory
 from bpe_pipeline.counts.count import STAGE, warn_of_special_text
-from bpe_pipeline.counts.counter_file import PartPath, Parts, counter_partitions, write_counter
+from bpe_pipeline.counts.counter_file import PartPath, Sum, Term, counter_partitions, write_counter
 from bpe_pipeline.counts.feeding import RegexCutter
 from bpe_pipeline.counts.looks_special import LooksSpecial
 from bpe_pipeline.run.ids import ending_bytes
@@ -34,19 +34,19 @@ CounterAndCutter: TypeAlias = tuple[_core.ChunkCounter, Any]
 
 def count_documents(
     runner: Runner, run: Run, part_path: PartPath, documents: Iterable[Records], options: CountOptions
-) -> Parts:
+) -> Sum:
     """Count all blocks of documents; warns of those that are skipped or altered."""
     runner.warn(slowness(pattern_of(options)))
     with runner.reporting(STAGE, 0, "bytes") as advance:
         counting = _Counting(runner, run, part_path, options)
         counting.feed(documents, advance)
-        parts = counting.finish()
-        for skipped in in_words(parts.statistics.losses):
+        total = counting.finish()
+        for skipped in in_words(total.statistics.losses):
             runner.warn(str(skipped))
-        warn_of_special_text(runner, parts.statistics, options)
+        warn_of_special_text(runner, total.statistics, options)
         del counting
         give_back_memory()  # a worker combines and merges in parallel with this process
-    return parts
+    return total
 
 
 class _Counting:
@@ -149,14 +149,14 @@ class _Counting:
             self._noted.update({kind: count for kind, (count, _) in statistics["noted"].items()})
             self._statistics.append(replace(stored(ChunkStatistics, statistics), concerned_characters=characters))
 
-    def finish(self) -> Parts:
+    def finish(self) -> Sum:
         """Write the counters that are left; returns the parts and the statistics of all of them together."""
         with ThreadPoolExecutor(self._threads) as pool:
             list(pool.map(lambda _: self._write(*self._idle.get()), range(self._threads)))
         statistics = sum(self._statistics, ChunkStatistics())
         for kind, count in self._noted.items():
             self.tally.add(kind, count, (location for _, location in sorted(self._examples[kind])))
-        return Parts(self._parts, replace(statistics, losses=self.tally.kinds, **self._looks.statistics()))
+        return Sum([Term(self._parts)], replace(statistics, losses=self.tally.kinds, **self._looks.statistics()))
 
 
 def _item(block: Records, offset: int) -> tuple[int, str]:

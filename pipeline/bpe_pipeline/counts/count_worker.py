@@ -18,7 +18,15 @@ from bpe_pipeline.corpus.skipped_or_altered import Tally
 from bpe_pipeline.counts.checkpoint import Checkpoint, Checkpoints
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import CombineTask, combine, rewrite_as_counted
-from bpe_pipeline.counts.counter_file import LookTask, PartPath, counter_partitions, look, part_paths, write_counter
+from bpe_pipeline.counts.counter_file import (
+    LookTask,
+    PartPath,
+    Term,
+    counter_partitions,
+    look,
+    part_paths,
+    write_counter,
+)
 from bpe_pipeline.counts.feeding import CountTask, RegexCutter, Resumable, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
 from bpe_pipeline.run.stored import stored
@@ -78,8 +86,9 @@ class _Counting(Resumable):
             self.write_part()
             parts = [(part, self._checkpoints.part_fingerprint) for part in self.parts]
             sum_path = self._part_path("sum")
+            terms = [Term(parts)]
             whole = CombineTask(
-                parts, sum_path, task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
+                terms, sum_path, task.fingerprint, statistics, threads=1, memory_bytes=task.budget_bytes
             )
             combine(whole)
             written = rewrite_as_counted(sum_path, task.output, whole)

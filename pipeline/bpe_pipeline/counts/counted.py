@@ -1,6 +1,5 @@
 """What a run has counted: its combined counter, with the facts of its corpus, and the counters that it adds up."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
@@ -21,16 +20,12 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class Counted:
-    """A combined counter that is complete on the disk, with what was found in all files of the plan.
-
-    coarse: the second count, if there are superwords.
-    """
+    """A combined counter that is complete on the disk, with what was found in all files of the plan."""
 
     path: Location
     fingerprint: str
     facts: CorpusFacts
     statistics: ChunkStatistics
-    coarse: "Counted | None" = None
 
 
 def find_counted(run: Run, executor: Executor) -> Counted | None:
@@ -97,28 +92,18 @@ def check_facts(facts: CorpusFacts, *, fail_on_loss: bool) -> None:
         raise fail_on_loss_error(facts.losses)
 
 
-def counter_of(run: Run, chunks: Sequence[int]) -> tuple[Location, str]:
-    """Return the counter of all chunks of an input, and its fingerprint."""
-    if len(chunks) == 1:
-        return run.chunk_counters(chunks)[0]
-    name = manifest.INPUT_NAME.format(run.manifest.plan.owner(chunks[0]))
-    return run.directory / name, run.manifest.chunks_fingerprint(chunks)
-
-
-def text_counters(run: Run, *, coarse: bool = False) -> list[tuple[Location, str]]:
-    """Return the counters that add up to the text of a run, without any weights; raises for a run that is gone.
-
-    coarse: those of its second count, for superwords.
-    """
+def text_counters(run: Run) -> list[tuple[Location, str]]:
+    """Return the counters that add up to the text of a run, without any weights; raises for a run that is gone."""
     source = run.manifest.source
     if not run.manifest.weighted:
-        return [manifest.require(run.coarse_location).counter if coarse else run.counter]
+        return [run.counter]
     if source is None:
-        return [counter_of(run, chunks) for chunks, _ in run.manifest.plan.weighted(run.manifest.weights)]
+        of_inputs = run.manifest.plan.weighted(run.manifest.weights)
+        return [counter for chunks, _ in of_inputs for counter in run.chunk_counters(chunks)]
     counters = []
-    for weighted in source.parts:
-        part = manifest.require(named(weighted.run))
-        if part.manifest.counter_fingerprint() != weighted.counts:
+    for text in source.parts:
+        part = manifest.require(named(text.name))
+        if part.manifest.counter_fingerprint() != text.key:
             raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")
-        counters += text_counters(part, coarse=coarse)
+        counters += text_counters(part)
     return counters

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.base.errors import RunDirectoryError, TrainingError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.stored import COUNTER_FORMAT, stored
 from bpe_pipeline.storage import Location, each, existing, sealed_parquet
@@ -28,14 +28,18 @@ from bpe_pipeline.storage.scratch import is_of_another, own_mark
 if TYPE_CHECKING:
     from bpe_pipeline.executors import Executor
 
+MOST_COUNT = (1 << 63) - 1
 PARTITION_ROWS = 1 << 16  # about, in a row group
 PARTITION_BYTES = 4 << 20  # of pre-tokens in a row group, about
 
 # offsets (int64, one more than rows), data (bytes), counts (uint64): buffers, as the native core takes and returns them
 Columns: TypeAlias = tuple[Any, Any, Any]
+Counter: TypeAlias = tuple[Location, str]  # where a counter is, and its key
+Weight: TypeAlias = tuple[int, int]  # numerator and denominator of a fraction
 PartPath: TypeAlias = Callable[[object], Path]  # from the name or number of a part to its path
 
 _COLUMNS = {"pre_token": "large_binary", "count": "uint64"}
+PRE_TOKENS = b"bpe_pipeline.pre_tokens"  # what they are, in JSON: of the combined counter
 _FORMAT, _FINGERPRINT, _STATISTICS = b"bpe_pipeline.format", b"bpe_pipeline.fingerprint", b"bpe_pipeline.statistics"
 _NOTHING = ChunkStatistics()
 
@@ -49,27 +53,43 @@ def partitions_for(rows: int, pre_token_bytes: int = 0) -> int:
 
 
 def write_counter(
-    path: Location, partitions: Iterable[Columns], *, fingerprint: str, statistics: ChunkStatistics = _NOTHING
+    path: Location,
+    partitions: Iterable[Columns],
+    *,
+    fingerprint: str,
+    statistics: ChunkStatistics = _NOTHING,
+    pre_tokens_are: str = "",
 ) -> "CounterFacts":
-    """Write a counter, each partition as a row group, with only one in memory; its statistics get `counted_bytes`."""
+    """Write a counter, each partition as a row group, with only one in memory.
+
+    Its statistics get the number of its pre-tokens and their bytes; `TrainingError` for a number beyond 2^63 - 1
+    in a combined counter. pre_tokens_are: what they are, in JSON; "" if it is not combined.
+    """
     import pyarrow.parquet as pq
 
     metadata = {
         _FORMAT: str(COUNTER_FORMAT).encode(),
         _FINGERPRINT: fingerprint.encode(),
+        **({PRE_TOKENS: pre_tokens_are.encode()} if pre_tokens_are else {}),
     }
     schema = _schema().with_metadata(metadata)
     encoding = {"pre_token": "DELTA_LENGTH_BYTE_ARRAY", "count": "DELTA_BINARY_PACKED"}
     with whole_file(path) as partial:
-        checksums, written, counted_bytes = [], 0, 0
+        checksums, written, pre_tokens, counted_bytes = [], 0, 0, 0
         with pq.ParquetWriter(partial, schema, **sealed_parquet.WRITE_OPTIONS, column_encoding=encoding) as writer:
             for columns in partitions:
                 batch = as_batch(columns)
                 writer.write_batch(batch, row_group_size=max(batch.num_rows, 1))
                 written += batch.num_rows
-                counted_bytes += text_bytes(columns)
+                of_counts, of_bytes = (upper << 64 | lower for upper, lower in _core.totals(columns))
+                pre_tokens, counted_bytes = pre_tokens + of_counts, counted_bytes + of_bytes
                 checksums.append(sealed_parquet.checksum(*columns))
-            statistics = replace(statistics, counted_bytes=counted_bytes)
+            if pre_tokens_are and pre_tokens > MOST_COUNT:
+                raise TrainingError(
+                    f"the counts in {path} are more than 2^63 - 1 together; give smaller counts, or choose weights "
+                    "that differ less"
+                )
+            statistics = replace(statistics, pre_tokens=pre_tokens, counted_bytes=counted_bytes)
             stored_statistics = json.dumps(asdict(statistics), sort_keys=True).encode()
             writer.add_key_value_metadata({_STATISTICS: stored_statistics, **sealed_parquet.seals(checksums)})
         sealed_parquet.seal(partial)
@@ -111,12 +131,6 @@ def as_batch(columns: Columns) -> Any:
     pre_tokens = pa.LargeBinaryArray.from_buffers(pa.large_binary(), rows, [None, offsets, data])
     numbers = pa.UInt64Array.from_buffers(pa.uint64(), rows, [None, counts])
     return pa.RecordBatch.from_arrays([pre_tokens, numbers], schema=_schema())
-
-
-def text_bytes(columns: Columns) -> int:
-    """Return the bytes of the pre-tokens in columns, each as often as it occurs."""
-    upper, lower = _core.text_bytes(columns)
-    return (upper << 64) + lower
 
 
 def rows_of(columns: Columns, start: int, stop: int) -> Columns:
@@ -194,12 +208,24 @@ class CounterFacts:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Counters with their fingerprints, and what they were made of. weights: of some, as numerator and denominator."""
+class Term:
+    """Counters that are added up, and what each count of their sum is multiplied by, rounded half up."""
 
-    counters: Sequence[tuple[Location, str]]
+    counters: Sequence[Counter]
+    weight: Weight = (1, 1)
+
+
+def counters_of(terms: Sequence[Term]) -> list[Counter]:
+    """Return the counters of all terms."""
+    return [counter for term in terms for counter in term.counters]
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Terms to add up, and the statistics of their sum, but for its number of pre-tokens where a term has a weight."""
+
+    terms: Sequence[Term]
     statistics: ChunkStatistics
-    weights: Mapping[Location, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.counts.combine import COMBINING, combine_counters, combine_part
 from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
-from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Parts, part_paths
+from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Sum, part_paths
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import replace_run
@@ -23,7 +23,7 @@ from bpe_pipeline.storage.atomic import make_directory, put
 
 @contextlib.contextmanager
 def take_counts(
-    runner: Runner, new: Run, options: OutputOptions, make: Callable[[Run, PartPath], Parts]
+    runner: Runner, new: Run, options: OutputOptions, make: Callable[[Run, PartPath], Sum]
 ) -> Iterator[tuple[Run, Counted]]:
     """Yield the run of a source, and log: the one in the directory, or this new one of what `make` returns."""
     runner.kept = None
@@ -35,10 +35,10 @@ def take_counts(
     else:
         with part_paths(run.counter_path) as part_path:
             whole = part_path("whole")
-            parts = make(run, part_path)
+            total = make(run, part_path)
             strict = isinstance(options, CorpusOptions) and options.fail_on_loss
-            check_facts(as_counted(run, CounterFacts(0, parts.statistics)).facts, fail_on_loss=strict)
-            counter = combine_counters(runner, run, parts, (whole, run.manifest.counter_fingerprint()))
+            check_facts(as_counted(run, CounterFacts(0, total.statistics)).facts, fail_on_loss=strict)
+            counter = combine_counters(runner, run, total, (whole, run.manifest.counter_fingerprint()))
             runner.kept = ""
             directory.require_lock()
             if stored is None:
@@ -51,7 +51,7 @@ def take_counts(
         yield run, counted
 
 
-def take_part(runner: Runner, new: Run, options: OutputOptions, parts: Parts) -> tuple[Run, PartDone]:
+def take_part(runner: Runner, new: Run, options: OutputOptions, total: Sum) -> tuple[Run, PartDone]:
     """Combine the runner's part of the counts of a source, in the run that the first process makes."""
     stored = _stored(new, options)
     if stored is None and not manifest.save(new, absent=True):  # another process was first
@@ -59,7 +59,7 @@ def take_part(runner: Runner, new: Run, options: OutputOptions, parts: Parts) ->
     run = stored or new
     make_directory(run.share_path(0, 1).parent)
     with runner.logged(run.directory, options, lambda: None):
-        return run, combine_part(runner, run, parts)
+        return run, combine_part(runner, run, total)
 
 
 def _stored(new: Run, options: OutputOptions) -> Run | None:

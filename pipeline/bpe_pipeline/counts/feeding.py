@@ -116,6 +116,7 @@ class CountTask(ChunkTask):
             spill=spill,
             form=self.pattern.form,
             refused=self.refused,
+            line_cutter=self.pattern.line_automaton,
         )
 
 
@@ -256,7 +257,8 @@ class _Feeding:
             self._resumable.keep(number, block.position(0), self.tally())
         self._look(block.data, block.starts[0], block.starts[-1])
         location = _record_location(file, block, self._counter.fed_bytes())
-        self._feed(partial(self._counter.feed_documents, block.offsets, block.data, block.offset_bytes), location)
+        feed = self._counter.feed_documents
+        self._feed(partial(feed, block.offsets, block.data, block.offset_bytes, are_lines=block.are_lines), location)
         for skipped in block.skipped:
             self._tally.add(skipped.kind, skipped.count, map(file.location, skipped.positions))
 

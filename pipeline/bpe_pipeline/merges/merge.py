@@ -1,15 +1,9 @@
-"""Merge in a worker, as far as the merge list is not stored yet.
-
-Superwords are tokens that hold several words (SuperBPE; Liu et al., 2025, arXiv:2503.13423). The first stage is
-ordinary merging, up to a size. The second cuts documents with a coarser pattern, makes all merges of the first in whole
-coarse pre-tokens, from bytes and in order, and continues there. A runtime with the coarse pattern alone does the same
-to a text, so training and encoding agree.
-"""
+"""Merge in a worker, as far as the merge list is not stored yet."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bpe_pipeline.base.errors import RunDirectoryError
+from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.counts.counted import Counted
 from bpe_pipeline.executors import Executor, Need
 from bpe_pipeline.merges import merge_worker
@@ -17,61 +11,52 @@ from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.merges.merge_worker import FirstStage, MergeTask
 from bpe_pipeline.merges.rules import MergeRules
-from bpe_pipeline.run import manifest
-from bpe_pipeline.run.directory import MERGES_SO_FAR, fingerprint
+from bpe_pipeline.run.directory import MERGES_SO_FAR
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import TrainOptions
-from bpe_pipeline.run.patterns import coarse_pattern, cut_by
 from bpe_pipeline.run.runner import OF_SUPERWORDS, Runner, Stage
-from bpe_pipeline.storage import Location, existing, remove
+from bpe_pipeline.storage import Location, existing, named, remove
 
 STAGE = "merging"
 
 
 @dataclass(frozen=True)
 class Learning:
-    """What of a run its merges are learned with: where lists are stored, each with its fingerprint, and who chooses.
+    """What of a run its merges are learned with: where they are stored, with their key, and who chooses them.
 
-    The chooser chooses the merges of pre-tokens; those of coarse pre-tokens are chosen by their counts.
+    first: of superwords, the merges of their first stage, with their key.
     """
 
     merges: tuple[Location, str]
-    first: tuple[Location, str]  # of the first stage of superwords
+    first: tuple[Location, str] | None = None
     chooser: Chooser | None = None
-    scale: int = 1  # of coarse counts, which are scaled where runs are mixed
-
-    @property
-    def of_first(self) -> "Learning":
-        """What the first stage of superwords is learned with."""
-        return replace(self, merges=self.first)
 
 
-def learning_of(run: Run, options: TrainOptions) -> Learning:
-    """Return what the merges of a run are learned with; these options are the run's."""
-    stored, coarse, first = run.manifest, coarse_pattern(options), run.coarse_location / run.merges_path.name
-    made_of = stored.merge_fingerprint()
-    return Learning(
-        (run.merges_path, made_of if coarse is None else fingerprint(made_of, cut_by(coarse))),
-        (first, stored.first_stage_fingerprint()),
-        stored.chooser,
-        stored.source.scale if stored.source else 1,
-    )
+def learning_of(run: Run) -> Learning:
+    """Return what the merges of a run are learned with."""
+    stored, stage = run.manifest, run.manifest.first_stage
+    first = None if stage is None else (named(stage.run) / run.merges_path.name, stage.key)
+    return Learning((run.merges_path, stored.merge_fingerprint()), first, stored.chooser)
 
 
 def task_of(runner: Runner, learning: Learning, counted: Counted, options: TrainOptions) -> MergeTask:
     """Return the task of merging a counter as the options say."""
     nodes, chooser, (output, made_of) = runner.nodes, learning.chooser, learning.merges
     largest = [max(nodes, key=lambda node: node.memory_bytes)] if nodes else []
+    merges, first = merges_for(options), None
+    if learning.first is not None and options.first_size is not None:
+        first = FirstStage(*learning.first, min(options.first_size - len(BYTE_ORDER), merges))
     return MergeTask(
         counter=counted.path,
         counter_fingerprint=counted.fingerprint,
-        merges=merges_for(options),
-        rules=MergeRules.of(options),
+        merges=merges,
+        rules=MergeRules.of(options) if first is None else MergeRules.of_superwords(options),
         threads=runner.threads,
         output=output,
         so_far=output.parent / MERGES_SO_FAR,
         fingerprint=made_of,
         grant=runner.broker.everything_free(largest),
+        first=first,
         learner=None if chooser is None else chooser.learner(),
     )
 
@@ -82,52 +67,13 @@ def merges_for(options: TrainOptions) -> int:
 
 
 def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOptions) -> MergeList:
-    """Return the merges, stored or new, of both stages if there are superwords.
-
-    The counts of the first stage are of pre-tokens. What each merge joins is of coarse pre-tokens, for both stages.
-    """
-    if counted.coarse is None:
-        return _learn_task(runner, task_of(runner, learning, counted, options))
-    assert options.first_stage is not None, "it was counted again"
-    stage = FirstStage(*learning.first, options.first_stage - 256)
-    task = task_of(runner, learning.of_first, counted, options)
-    task = replace(task, merges=min(stage.merges, task.merges))
-    first = _learn_task(runner, task).first(task.merges)
-    if len(first) < task.merges:
-        runner.inform(
-            f"no pair is left after {len(first):,} merges, before the {options.first_stage:,} tokens of "
-            "--superwords-from: superwords are learned from there on"
-        )
-    task = replace(
-        task_of(runner, replace(learning, chooser=None), counted.coarse, options),
-        rules=MergeRules.of_superwords(options, learning.scale),
-        first=replace(stage, merges=len(first)),
-    )
-    with runner.naming(OF_SUPERWORDS):
-        learned = _learn_task(runner, task)
-    if learning.scale == 1 and learned.bytes != first.bytes + first.left_out_bytes:
-        raise RunDirectoryError(
-            f"{stage.path.parent} counts {learned.bytes:,} bytes of text, {counted.path} "
-            f"{first.bytes + first.left_out_bytes:,}: the corpus changed between them; start again with --overwrite"
-        )
-    return learned
-
-
-def take_first_stage(runner: Runner, origin: Run, run: Run, options: TrainOptions) -> None:
-    """Take the first stage of a run's superwords from the merges of another one with the same counts, or its own."""
-    merging = manifest.merging_of(options)
-    known, own = (replace(one, manifest=replace(one.manifest, merging=merging)) for one in (origin, run))
-    if any(existing([origin.merges_path])):
-        first = origin.merges_path, known.manifest.first_stage_fingerprint()
-        runner.executor.one(merge_worker.copy, (first, learning_of(own, options).first))
-
-
-def _learn_task(runner: Runner, task: MergeTask) -> MergeList:
-    """Return the list of all merges that the task asks for, or that exist: the stored one, or a new one, stored."""
+    """Return the list of all merges that are asked for, or that exist: the stored one, or a new one, stored."""
+    task = task_of(runner, learning, counted, options)
     stage = stage_of([task], runner.executor)
     if runner.nodes and stored(task, runner.executor) is None:  # the memory it needs chooses the node
         stage = replace(stage, need=_need(runner, task))
-    [learned] = runner.run(stage)
+    with runner.naming(OF_SUPERWORDS if task.first else ""):
+        [learned] = runner.run(stage)
     remove(task.so_far)
     runner.kept = f"all counts, {len(learned):,} merges"
     return learned

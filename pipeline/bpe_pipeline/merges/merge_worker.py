@@ -10,7 +10,6 @@ import os
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from bpe_pipeline import _core
@@ -78,14 +77,6 @@ class MergeTask:
 def read(stored: tuple[Location, str]) -> MergeList | None:
     """Read a merge list of this fingerprint, if it is there: perhaps a shorter one than a task would write."""
     return merge_list.load(*stored)
-
-
-def copy(known_and_new: tuple[tuple[Location, str], tuple[Location, str]]) -> None:
-    """Copy a merge list to a path with another fingerprint of the same counts, if it is undamaged and that is not."""
-    known, new = known_and_new
-    with suppress(RunDirectoryError):
-        if merge_list.load(*new) is None and (merges := merge_list.load(*known)) is not None:
-            merge_list.save(merges, *new)
 
 
 def check(task: MergeTask) -> Merging:

@@ -27,7 +27,7 @@ class MergeRules:
 
     @classmethod
     def of(cls, options: "Values") -> "MergeRules":
-        """Return the rules by which pre-tokens are merged, or in the first stage of superwords."""
+        """Return the rules by which pre-tokens are merged."""
         return cls.among(vars(options))
 
     @classmethod
@@ -36,15 +36,9 @@ class MergeRules:
         return cls(**{rule.name: values[rule.name] for rule in fields(cls) if rule.name in values})
 
     @classmethod
-    def of_superwords(cls, options: "TrainOptions", scale: int) -> "MergeRules":
-        """Return the rules of their second stage. scale: of the coarse counts, not 1 where runs are mixed."""
-        return replace(
-            cls.of(options),
-            min_frequency=options.min_frequency * scale,
-            min_pre_token_count=1,
-            max_words=options.most_words,
-            no_colon=not options.superword_colon,
-        )
+    def of_superwords(cls, options: "TrainOptions") -> "MergeRules":
+        """Return the rules of the second stage of superwords."""
+        return replace(cls.of(options), max_words=options.most_words, no_colon=not options.superword_colon)
 
 
 def require_obeyed(obeyed: Iterable[str]) -> None:

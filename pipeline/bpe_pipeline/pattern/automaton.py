@@ -104,10 +104,10 @@ class Machine:
     Where the program looks ahead, open classes have variants (see ahead.py), which are classes too.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, more_sets: tuple[CharSet, ...] = ()) -> None:
         self.code = program.code
         self.start: Threads = (program.start,)
-        self.partition = partition(tuple(program.sets))
+        self.partition = partition((*program.sets, *more_sets))
         self.end = self.partition.count
         self.classes = self.end + 1
         self.steps = 0
@@ -218,3 +218,24 @@ class Machine:
             if len(order) > MAX_STATES:
                 raise Refusal(f"the automaton needs more than {MAX_STATES} states", 0)
         return table
+
+
+_LINE_ENDED: Threads = (-1,)  # a match ended behind a line feed
+
+
+class LineMachine(Machine):
+    """A machine to which the end of a line is the end of the document: what is behind it is a document of its own."""
+
+    def __init__(self, program: Program) -> None:
+        line_feed = CharSet(((ord("\n"), ord("\n")),))
+        super().__init__(program, (line_feed,))
+        self._line_feed = self.masks[-1].bit_length() - 1
+
+    def _row(self, threads: Threads) -> Row:
+        if threads == _LINE_ENDED:
+            return [((), True)] * self.classes
+        row = super()._row(threads)
+        after, matched = row[self._line_feed]
+        ends = super()._row(after)[self.end][1]
+        row[self._line_feed] = _LINE_ENDED if ends else (), matched
+        return row

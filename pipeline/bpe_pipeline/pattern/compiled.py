@@ -53,6 +53,7 @@ class CompiledPattern:
     refusal: str | None
     unicode_version: str = UNICODE_VERSION
     nfc: bool = False  # whether counting puts text into NFC before it cuts it
+    line_tables: AutomatonTables | None = None  # of an automaton that cuts many lines as documents, if it was asked for
 
     @property
     def preset(self) -> Preset | None:
@@ -70,6 +71,11 @@ class CompiledPattern:
         """The native automaton, made at first use and shared after that; another process makes its own."""
         return self.tables.native() if self.tables else None
 
+    @cached_property
+    def line_automaton(self) -> _core.Automaton | None:
+        """The native automaton of many lines, likewise."""
+        return self.line_tables.native() if self.line_tables else None
+
     @property
     def form(self) -> _core.NormalForm | None:
         """What puts text into a Unicode normalization form before it is split."""
@@ -77,7 +83,8 @@ class CompiledPattern:
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(vars(self))  # at once: another thread may make the automaton
-        state.pop("automaton", None)
+        for made in ("automaton", "line_automaton"):
+            state.pop(made, None)
         return state
 
     def cut(self, text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from array import array
 
 from bpe_pipeline.base.errors import PatternError
-from bpe_pipeline.pattern.automaton import Machine, Program
+from bpe_pipeline.pattern.automaton import LineMachine, Machine, Program
 from bpe_pipeline.pattern.by_regex import point_at, require_valid
 from bpe_pipeline.pattern.classes import Refusal
 from bpe_pipeline.pattern.compiled import MOST_STEPS, THEN, THEN_LETTERS, AutomatonTables, CompiledPattern, in_sequence
@@ -40,8 +40,26 @@ def _tables(expression: str) -> AutomatonTables:
         raise PatternError(
             f"the pattern {expression!r} can match the empty string; a pre-token has at least one character"
         )
-    plain = machine.table()
+    return _written(machine, machine.table(), Folded(machine))
+
+
+def line_tables(pattern: CompiledPattern) -> AutomatonTables | None:
+    """Return tables that cut many lines at once, each with its ending, as if it were a document; None if none do.
+
+    They exist where each line is covered by matches, and nothing looks further ahead than to the next character.
+    """
+    if pattern.tables is None or pattern.tables.ahead:
+        return None
+    try:
+        machine = LineMachine(Program(parse(pattern.expression)))
+        plain = machine.table()
+    except Refusal:  # for more classes or states than the pattern has without lines
+        return None
     folded = Folded(machine)
+    return _written(machine, plain, folded) if folded.covers else None
+
+
+def _written(machine: Machine, plain: list[list[int]], folded: Folded) -> AutomatonTables:
     return AutomatonTables(
         class_starts=array("I", machine.partition.starts).tobytes(),
         class_ids=machine.partition.ids,

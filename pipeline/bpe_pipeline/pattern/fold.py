@@ -99,6 +99,15 @@ class Folded:
                 line.append(number << 16 | flags)
             self.table.append(line)
 
+    @property
+    def covers(self) -> bool:
+        """Whether matches cover every text, and states hold everything: no stretch is open, and no step is SLOW."""
+        return all(state.tail not in (Tail.OPEN, Tail.ATTEMPT) for state in self.order) and not self._slow
+
+    @property
+    def _slow(self) -> bool:
+        return any(entry & SLOW for line in self.table for entry in line)
+
     def _certain(self, threads: Threads) -> bool:
         """Return whether a match ends before the next character in any case."""
         return all(matched for _, matched in self.row(threads))
@@ -162,7 +171,7 @@ class Folded:
         do. With a SLOW entry anywhere, states do not hold everything, so nothing is proved.
         """
         *real, end = range(len(self.fresh))
-        if any(entry & SLOW for line in self.table for entry in line):
+        if self._slow:
             return bytes(len(real) ** 2)
         kinds = self.ahead.kinds if self.ahead else lambda cls: [cls]
         provable = bytearray()

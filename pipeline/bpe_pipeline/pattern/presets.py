@@ -352,6 +352,8 @@ def _plain(name: str) -> str:
 ALIASES = {_plain(alias): preset.name for preset in _PRESETS for alias in (preset.name, *preset.aliases)}
 
 
+# By the names of patterns: of the second stage, where `superbpe` is the first.
+_SUPERWORDS = {"superwords": "superbpe", "superbpe-digits": "superbpe-digits"}
 _CODE_POINT = re.compile(r"(\\\\)|\\x\{([0-9A-Fa-f]{1,8})\}")
 
 
@@ -373,6 +375,8 @@ def resolve(pattern: str) -> str:
     plain = _plain(pattern)
     if plain in ALIASES:
         return ALIASES[plain]
+    if pattern in _SUPERWORDS:
+        return superword_presets()[_SUPERWORDS[pattern]].expression
     near = difflib.get_close_matches(plain, PRESETS, 1) or difflib.get_close_matches(plain, ALIASES, 1)
     hint = f" (did you mean {ALIASES.get(near[0], near[0])}?)" if near else ""
     raise PatternError(

@@ -123,7 +123,7 @@ def special_tokens(model: Model) -> tuple[SpecialToken, ...]:
 def _uses(trained: Trained, model: Model) -> dict[int, int] | None:
     """Return how often each merged token occurs in the training corpus; None for superwords, whose pre-tokens
     differ."""
-    if trained.options.first_stage is not None:
+    if trained.options.first_size is not None:
         return None
     result = model.vocabulary.result
     first = trained.learned.first(len(result))
@@ -236,7 +236,7 @@ def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasu
     options = task.trained.options
     own = options.vocab_size[0]
     least = own - options.special.merge_budget(own)
-    sizes = [size for size in numbers.MARKED_SIZES if options.first_stage is None and least < size < own]
+    sizes = [size for size in numbers.MARKED_SIZES if options.first_size is None and least < size < own]
     rate, some = whole.numbers.get("bytes_per_token", 0), texts[:: 1 + whole.bytes // _CURVE_BYTES]
     full = _tokens(task.trained.model(own), some) if sizes and len(some) < len(texts) else whole.tokens
     points = tuple((size, round(rate * full / max(_tokens(task.trained.model(size), some), 1), 4)) for size in sizes)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from bpe_pipeline.base.errors import OtherKindError, PipelineError, RunDirectory
 from bpe_pipeline.storage import Location, Remote, existing, is_uri, lock, named, read_json, remove, scratch
 from bpe_pipeline.storage import names_in as stored_names
 from bpe_pipeline.storage.atomic import json_text, make_directory, write_whole
-from bpe_pipeline.storage.holders import OF_PART, PARTS, files_of_parts
 
 # What a directory with this manifest is, for other kinds that are asked to work in it.
 HOLDS = {
@@ -32,10 +31,10 @@ HOLDS = {
     "made-from.json": "an extended or pruned tokenizer",
 }
 LOG = "log.txt"
+LOG_OF_PART: re.Pattern[str] = re.compile("log-([0-9]+)-of-([0-9]+)\\.txt")
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
-COARSE = "superwords"  # the directory of the second count
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_OF_RUN = (*RESULTS, "counts", PARTS, "counter.parquet", COARSE, LOG)
+_OF_RUN = (*RESULTS, "counts", "counter.parquet", LOG)
 
 
 def fingerprint(*parts: object) -> str:
@@ -63,7 +62,8 @@ class Kind:
     format_version: int
 
 
-RUN: Kind = Kind("run.json", re.compile("|".join([*map(re.escape, _OF_RUN), "tokenizer(-[0-9]+)?"])), format_version=1)
+_RUN_NAMES = [*map(re.escape, _OF_RUN), LOG_OF_PART.pattern, "tokenizer(-[0-9]+)?"]
+RUN: Kind = Kind("run.json", re.compile("|".join(_RUN_NAMES)), format_version=1)
 
 
 @dataclass(frozen=True)
@@ -80,20 +80,23 @@ class Directory:
         return self.location / name
 
     @contextlib.contextmanager
-    def locked(self, part: str = "", tell: Callable[[str], object] = str) -> Iterator[None]:
+    def locked(self, part: str = "") -> Iterator[None]:
         """Work in the directory alone, or as a part; make it, and remove it if it has no manifest at the end.
 
-        Raises `RunDirectoryError` while another process works in it, a part only while one does so alone. The lock dies
-        with its process where `bpe_pipeline.storage.lock` can promise that. tell: takes what is waited for.
+        Raises `RunDirectoryError` while another process works in it alone: see `bpe_pipeline.storage.lock`.
         """
-        manifest_name = self.kind.manifest
-        held = lock.joined(self.location, part, manifest_name) if part else lock.held(self.location, tell)
-        with held, contextlib.ExitStack() as leaving:
+        with contextlib.ExitStack() as leaving:
+            if part:
+                make_directory(self.location)
+                lock.refuse_locked(self.location)
+            else:
+                leaving.enter_context(lock.held(self.location))
             if isinstance(self.location, Remote):
                 leaving.callback(scratch.sweep)  # of processes that were still dying when we began
-            elif not part:
-                leaving.callback(self._remove_unused, self.location)
-                leaving.enter_context(_still_there(self.location))
+            else:
+                leaving.callback(self._remove_unused, self.location, part)
+                if not part:
+                    leaving.enter_context(_still_there(self.location))
             self._refuse_other_kinds()
             yield
 
@@ -107,11 +110,16 @@ class Directory:
         if not ours and RUN.reserved.fullmatch(home.name) and (home.parent / RUN.manifest).exists():
             raise RunDirectoryError(f"{self} belongs to the run {home.parent}; choose another --output")
 
-    def _remove_unused(self, location: Path) -> None:
+    def _remove_unused(self, location: Path, part: str) -> None:
         if not (location / self.kind.manifest).exists():
             with contextlib.suppress(OSError):
-                (location / lock.LOCK).unlink()
+                for name in [self.log_of_part(part).name] if part else [lock.LOCK, lock.LOCKED_BY]:
+                    remove(location / name)
                 location.rmdir()
+
+    def log_of_part(self, part: str) -> Location:
+        """Return where a part, `I/N`, writes what happens; the next command that works alone takes it."""
+        return self / f"log-{part.replace('/', '-of-')}.txt"
 
     def require_lock(self) -> None:
         """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
@@ -214,15 +222,20 @@ class Directory:
             return stored_names(where)
         return []
 
+    def parts_that_ran(self) -> list[tuple[int, int]]:
+        """List the parts whose logs are here, as I and N."""
+        return [(int(found[1]), int(found[2])) for name in self._logs_of_parts() if (found := LOG_OF_PART.match(name))]
+
     def take_logs_of_parts(self) -> Iterator[bytes]:
-        """Delete what parts left, of which none works now; yields their logs."""
-        if self._leads_elsewhere(PARTS):
-            return
-        names = files_of_parts(self / PARTS)
-        for name in names:
-            if name.endswith(".log"):
-                yield (self / PARTS / name).read_bytes()
-        self.remove(f"{PARTS}/{name}" for name in names)
+        """Yield the logs of parts, and delete them."""
+        names = self._logs_of_parts()
+        yield from ((self / name).read_bytes() for name in names)
+        self.remove(names)
+
+    def _logs_of_parts(self) -> list[str]:
+        """List the logs of parts, of which links and what is no regular file are foreign."""
+        names = [name for name in self.names_in(self.location) if LOG_OF_PART.fullmatch(name)]
+        return [name for name in names if not isinstance(path := self / name, Path) or _is_file(path)]
 
     def refuse_corpus_inside(self, paths: Iterable[str], what: str = "part of the corpus") -> None:
         """Raise `RunDirectoryError` if one of these absolute paths or URIs has a reserved name here, links resolved."""
@@ -289,7 +302,7 @@ class Directory:
     def refuse_foreign_files(self) -> None:
         """Raise `RunDirectoryError` if the directory, which has no manifest, holds files with reserved names."""
         for name in self._reserved_names():
-            if name == PARTS and all(map(OF_PART.fullmatch, self.names_in(self / PARTS))):
+            if LOG_OF_PART.fullmatch(name):  # of a part that was killed before it had a plan
                 continue
             if self._holds_something(self / name):  # a run that is killed before its manifest is whole leaves none
                 if (self / self.kind.manifest).exists():  # that of another part, since we looked
@@ -302,13 +315,16 @@ class Directory:
     def _holds_something(self, path: Location) -> bool:
         return bool(self.names_in(path)) if isinstance(path, Path) and path.is_dir() else True
 
-    def separate_log(self) -> None:
-        """Make the log a file of its own if its name is a link: it is appended to, which would change another file."""
-        log = self / LOG
+    def separate_log(self, log: Location) -> None:
+        """Make a log a file of its own if its name is a link: it is appended to, which would change another file."""
         if isinstance(log, Path) and log.exists() and not log.is_file():
             raise RunDirectoryError(f"{log} is not a regular file; remove it, or choose another --output")
         if isinstance(log, Path) and (log.is_symlink() or (log.is_file() and log.stat().st_nlink > 1)):
             write_whole(log, b"" if log.is_symlink() else log.read_bytes())
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 @contextlib.contextmanager

@@ -94,11 +94,13 @@ def check_vocabulary(options: TrainOptions) -> None:
     """Raise `UsageError` if a vocabulary size is too small: for bytes, special tokens, a first stage."""
     for size in options.vocab_size:
         options.special.merge_budget(size)
-    first = options.first_stage
+    first = options.first_size
     if first is None:
         for name in ("superword_pattern", "superword_words", "superword_colon"):
             if getattr(options, name) != RECORDS[name].default:
-                raise UsageError(f"{flag_of(name)} means nothing without --superwords-from: give both, or neither")
+                raise UsageError(
+                    f"{flag_of(name)} means nothing without --superwords-from or --first-stage: give both, or neither"
+                )
         return
     if options.stop_at_saving is not None:
         raise UsageError(

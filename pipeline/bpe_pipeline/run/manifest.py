@@ -8,34 +8,42 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError, shown
 from bpe_pipeline.base.machine import versions
-from bpe_pipeline.run.directory import COARSE, HOLDS, LOG, RESULTS, RUN, Directory, fingerprint
+from bpe_pipeline.run.directory import HOLDS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.mixture import Mixture, Row, table_of
-from bpe_pipeline.run.options import TrainOptions, flag_of, with_defaults, without_defaults
-from bpe_pipeline.run.plan import MOST_INPUTS, Plan, stored_plan
-from bpe_pipeline.run.source import Source
+from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
+from bpe_pipeline.run.plan import Plan, stored_plan
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
+from bpe_pipeline.run.texts import Source
 from bpe_pipeline.run.values import parse_weights
 from bpe_pipeline.storage import Location, existing, sha256_of
 
 MERGING = "merging"  # what a run did with its counts, in words
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_-]+\.[a-z]+|README\.md)")
-INPUT_NAME = "counts/input-{:03d}.parquet"  # what several chunks of an input with a weight add up to
 _REMEDIES = {  # where no run is, by the manifest of what is there
     "sweep.json": "name one of the runs in {}/mixtures",
     "encoding.json": "`bpe-pipeline info {}` describes it, and the same `encode` command again checks its files",
     "made-from.json": "name the run whose counts it was made from",
 }
+_CUTTING = {"expression": "the regular expression", "by": "what splits", "unicode": "the Unicode version"}
 MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
-RUNS, IMPORTED = "runs", "counts"  # kinds of sources: combined, and imported counts
+COMBINED = "combined"  # the kind of a source: of runs, and of counts of other programs
 KEPT = ".kept"  # the ending of parts of a counter until it is complete
-_FIRST_STAGE = TrainOptions().of_stage("merge")  # of which superwords have none
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """A run whose first merges are those of superwords, too. key: of its merges."""
+
+    run: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -53,12 +61,19 @@ class Manifest:
     special: dict[str, dict[str, Any]] = field(default_factory=dict)  # the "special" options of each of their folders
     weights: tuple[str, ...] = ()  # of the plan's inputs; none: each 1
     mixture: Mixture | None = None  # what makes the weights, once the bytes are known
+    first_stage: FirstStage | None = None  # of superwords
     input_bytes: tuple[int, ...] = ()  # of the plan's inputs, when they have been counted with weights
 
     @property
     def weighted(self) -> bool:
         """Whether counts were multiplied by weights, so that they are not occurrences in the text."""
         return bool(self.weights) or (self.source is not None and self.source.weighted)
+
+    @property
+    def pre_tokens(self) -> dict[str, Any]:
+        """What the pre-tokens are, by the names of messages."""
+        what = {flag_of(name): value for name, value in self.counting.items() if name not in READING_OPTIONS}
+        return what | {_CUTTING.get(name, name): value for name, value in self.cutting.items()}
 
     @property
     def mixing(self) -> dict[str, Any]:
@@ -71,12 +86,19 @@ class Manifest:
         }
 
     @property
+    def all_weights(self) -> list[tuple[int, int]]:
+        """The weights of what has any."""
+        if self.source is not None:
+            return [text.weight for text in self.source.texts]
+        return [Fraction(weight).as_integer_ratio() for weight in self.weights]
+
+    @property
     def texts(self) -> list[Row]:
         """The inputs or runs with their weights; none if there are no weights, or their bytes are unknown."""
         if self.source is None:
             known = bool(self.weights and self.input_bytes)
             return table_of(self.plan.inputs, self.input_bytes, self.weights) if known else []
-        return self.source.texts
+        return self.source.rows
 
     def with_bytes(self, input_bytes: Sequence[int]) -> "Manifest":
         """Return the manifest with the bytes of the inputs, and the weights that its mixture makes of them."""
@@ -118,17 +140,12 @@ class Manifest:
         """Return what a merge list depends on, its length aside."""
         assert self.merging is not None, "store_merging comes first"
         learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
-        return fingerprint(self.counter_fingerprint(), without_defaults(learning))
-
-    def first_stage_fingerprint(self) -> str:
-        """Return what the first stage of superwords depends on: it is merging without them."""
-        of_second = {name: value for name, value in _FIRST_STAGE.items() if name.startswith("superword")}
-        return replace(self, merging={**(self.merging or {}), **of_second}).merge_fingerprint()
+        stage = [self.first_stage.key] if self.first_stage else []
+        return fingerprint(self.counter_fingerprint(), without_defaults(learning), *stage)
 
     def owned_counts(self) -> Iterator[str]:
         """List the names of the files of counting: the counters and the log."""
         yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
-        yield from map(INPUT_NAME.format, range(MOST_INPUTS))
         for power in range(MOST_RANGES.bit_length()):
             yield from (_range_name(index, 1 << power) for index in range(1 << power))
         yield from ("counter.parquet", LOG)
@@ -160,11 +177,6 @@ class Run:
     def merges_path(self) -> Location:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
-
-    @property
-    def coarse_location(self) -> Location:
-        """The run directory of the second count, for superwords; its merge list is that of their first stage."""
-        return self.directory / COARSE
 
     def share_path(self, index: int, shares: int) -> Location:
         """Return where a cluster keeps one range of the hashes until the combined counter is whole."""
@@ -333,15 +345,11 @@ def clear_counts(run: Run) -> None:
     """Delete a run's counters and log, but not its results."""
     run.directory.remove(run.manifest.owned_counts())
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
-    with contextlib.suppress(RunDirectoryError):  # a damaged one lists no files that can be trusted
-        if (coarse := load(run.coarse_location)) is not None:
-            clear_counts(coarse)
-            coarse.directory.remove([*RESULTS, RUN.manifest])
 
 
 def merging_of(options: TrainOptions) -> dict[str, Any]:
     """Return the options of merging as a manifest stores them."""
-    return options.of_stage("merge") | {"superwords_from": options.first_stage}
+    return options.of_stage("merge") | {"superwords_from": options.first_size}
 
 
 def store_merging(run: Run, options: TrainOptions) -> Run:

@@ -162,10 +162,6 @@ class PreTokenOptions(Values):
         "Unicode normalization of the text before it is split; Qwen has nfc", advanced=True)
 
 
-class ImportOptions(OutputOptions, PreTokenOptions):
-    """Of `import-counts`: what split the text into pre-tokens."""
-
-
 class MixtureOptions(Values):
     """Weights of inputs or runs that follow from their counted bytes."""
 
@@ -177,7 +173,7 @@ class MixtureOptions(Values):
         "NAME=SHARE", flag="--share", keyword=Mapping[str, float | str] | None, advanced=True)
 
 
-class CountOptions(MixtureOptions, ClusterOptions, ImportOptions, TextOptions):
+class CountOptions(MixtureOptions, ClusterOptions, OutputOptions, PreTokenOptions, TextOptions):
     """Of `count`."""
 
     weights: tuple[str, ...] | None = _input("mix", None, read.parse_weights,
@@ -263,9 +259,8 @@ class MergeOptions(MixtureOptions, ClusterOptions, OverwriteOptions, VocabularyO
         "stop growing when doubling the vocabulary saves less than this share of tokens, such as 1%; --vocab-size is "
         "then the most, by default 256000", "SHARE")
     superwords_from: int | str | None = _vocabulary("merge", None, read.parse_first_stage,
-        "let tokens span several words from this size or share on; reads the corpus twice", "N|80%", advanced=True)
-    superword_pattern: str = _vocabulary("merge", "superbpe", read.parse_superword_pattern,
-        "what splits text for --superwords-from: superbpe, superbpe-digits, a regex", "NAME|REGEX", advanced=True)
+        "let tokens span several words from this size or share on; default: all tokens of --first-stage", "N|80%",
+        advanced=True)
     superword_words: int | str = _vocabulary("merge", 4, read.parse_superword_words,
         "most words that such a token spans; none: any number", "N|none", advanced=True)
     superword_colon: bool = _vocabulary("merge", False, read.parse_flag,
@@ -274,6 +269,11 @@ class MergeOptions(MixtureOptions, ClusterOptions, OverwriteOptions, VocabularyO
 
 class TrainOptions(CountOptions, MergeOptions):
     """Of `train`: all that a tokenizer of a run is made by."""
+
+    superwords_from: int | str | None = as_in(MergeOptions, "superwords_from",
+        help="let tokens span several words from this size or share on; reads the corpus twice")
+    superword_pattern: str = _vocabulary("run", "superbpe", read.parse_superword_pattern,
+        "what splits text for --superwords-from: superbpe, superbpe-digits, a regex", "NAME|REGEX", advanced=True)
 
     @property
     def special(self) -> SpecialTokens:
@@ -287,7 +287,7 @@ class TrainOptions(CountOptions, MergeOptions):
         return SpecialTokens(self.special_tokens, roles, reserved, added, rules)
 
     @property
-    def first_stage(self) -> int | None:
+    def first_size(self) -> int | None:
         """The size without special tokens from which on merges may cross spaces; None: none does."""
         if not isinstance(self.superwords_from, str):
             return self.superwords_from

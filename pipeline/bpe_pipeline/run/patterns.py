@@ -4,36 +4,14 @@ from dataclasses import replace
 from functools import cache
 
 from bpe_pipeline.base import machine
-from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.pattern.compiled import CompiledPattern, PatternSequence
 from bpe_pipeline.pattern.compiler import compile_pattern
-from bpe_pipeline.pattern.presets import superword_presets
-from bpe_pipeline.run.options import PreTokenOptions, TrainOptions
+from bpe_pipeline.run.options import PreTokenOptions
 
 
 def pattern_of(options: PreTokenOptions) -> CompiledPattern:
     """Return the pattern that cuts the corpus."""
     return _compiled(options.pattern, options.normalize == "nfc")
-
-
-def coarse_pattern(options: TrainOptions) -> CompiledPattern | None:
-    """Return the pattern of the second stage, which is the tokenizer's; None if there are no superwords."""
-    if options.first_stage is None:
-        return None
-    evened = options.temperature not in (None, "1") or options.shares
-    if evened or any(weight != "1" for weight in options.weights or ()):
-        raise UsageError(
-            "superwords count the text a second time, without weights of inputs: count each input in a run of "
-            "its own, and `combine` these runs with --weight"
-        )
-    preset = superword_presets().get(options.superword_pattern)
-    expression = preset.expression if preset else options.superword_pattern
-    return _compiled(expression, options.normalize == "nfc")
-
-
-def tokenizer_pattern(options: TrainOptions) -> CompiledPattern:
-    """Return the pattern of the tokenizer that the options make."""
-    return coarse_pattern(options) or pattern_of(options)
 
 
 @cache

@@ -4,7 +4,7 @@ A plan is made once and stored in the manifest of a run or of shards. A resumed 
 got new files extends it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -23,12 +23,12 @@ from bpe_pipeline.corpus.skipped_or_altered import Tallies, Tally
 from bpe_pipeline.run.directory import Directory, fingerprint
 from bpe_pipeline.run.options import CorpusOptions, CountOptions, TextOptions
 from bpe_pipeline.run.stored import stored
-from bpe_pipeline.run.values import relative, shown_weight
+from bpe_pipeline.run.texts import described, require_weights
+from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location
 
 MOST_INPUTS = 256  # with separate counts
 _MOST_UNWEIGHTED = 32  # with separate counts if no weight is given; each needs its own chunk, at a fixed cost
-_MOST_SHOWN = 8
 _MIN_CHUNK_BYTES, _MAX_CHUNK_BYTES = 1 << 20, 128 << 20
 SLOW_CHUNK_BYTES = 8 << 20  # at most, where `regex` cuts: 1 MB/s, a hundredth of what the automaton does
 _WORKER_BYTES_PER_CHUNK_BYTE = 2.5
@@ -151,8 +151,7 @@ class Plan:
 
     def described(self, weights: Sequence[str]) -> str:
         """Describe weights of the inputs: `a.txt x 1 + b x 2.5`."""
-        shown = [f"{name} x {shown_weight(Fraction(by))}" for name, by in zip(self.inputs, weights, strict=False)]
-        return " + ".join(shown[:_MOST_SHOWN] + ["..."] * (len(shown) > _MOST_SHOWN))
+        return described(self.inputs, list(map(Fraction, weights)))
 
     def added_files(self, directory: Directory, listing: Listing, listener: Listener) -> tuple[CorpusFile, ...]:
         """Return the files of a listing that the plan does not have yet.
@@ -221,15 +220,6 @@ class Plan:
         inputs = range(len(self.inputs))
         if len(self.owners) != (len(self.files) if inputs else 0) or not set(self.owners) <= set(inputs):
             yield "a file is of an input that is not listed"
-
-
-def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None:
-    """Raise `UsageError` if there is not one weight for each input."""
-    if len(weights) != len(inputs):
-        counts = f"{format_count(len(weights), 'weights')} for {format_count(len(inputs), what)}"
-        raise UsageError(
-            f"--weight: {counts}: give one for each, and quote globs: a shell replaces them by the files that match"
-        )
 
 
 def dependencies_of(file: CorpusFile) -> list[str | int]:

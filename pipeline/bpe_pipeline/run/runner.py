@@ -17,7 +17,7 @@ from bpe_pipeline.base.events import Advanced, Listener, Notice, StageEnded, Sta
 from bpe_pipeline.base.log import log_to
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.printable import without_secrets
-from bpe_pipeline.base.units import format_apart, format_bytes
+from bpe_pipeline.base.units import format_apart, format_bytes, format_count
 from bpe_pipeline.executors import ONE_CORE, Executor, Need, Node
 from bpe_pipeline.run.directory import LOG, RUN, Directory, Kind, new_directory
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
@@ -25,8 +25,8 @@ from bpe_pipeline.run.options import OutputOptions, PartOptions, Values, WorkOpt
 from bpe_pipeline.run.parts import Part, part_of
 from bpe_pipeline.run.workers import thread_count, worker_count
 from bpe_pipeline.storage.atomic import appendable
-from bpe_pipeline.storage.holders import part_file
 
+_NAMED_PARTS = 5
 _EASE_OF_PARTS = 4  # of measuring memory, which as many processes do as there are parts
 OF_SUPERWORDS = " superwords"  # what the names of stages end with that learn them
 _log = logging.getLogger(__name__)
@@ -64,7 +64,8 @@ class Runner:
 
     workers: how many were asked for. times: seconds of each stage so far, None if its output was there already;
     suffix: of the names of stages. kept: what an interruption would leave, in words; None if nothing was changed yet.
-    part: the share of the tasks of each stage that is done here; None: all.
+    part: the share of the tasks of each stage that is done here; None: all. arrays: into how many parts processes that
+    have left their logs divided the work.
     """
 
     executor: Executor
@@ -76,6 +77,7 @@ class Runner:
     kept: str | None = ""
     suffix: str = ""
     part: Part | None = None
+    arrays: set[int] = field(default_factory=set)
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -117,6 +119,8 @@ class Runner:
         begun = stage.begun(tasks) if stage.begun else 0
         grant = stage.grant
         at_once, worker = (grant.at_once, Need(memory_bytes=grant.need_bytes)) if grant else (None, ONE_CORE)
+        if stage.kept:
+            self._tell_of_parts(missing, stage.kept)
         with self.reporting(stage.name, total, stage.unit, done + begun) as advance:
             self.note(stage.kept, done, total)
             running = self.executor.run(stage.do, tasks, advance, at_once=at_once, need=stage.need or worker)
@@ -124,6 +128,15 @@ class Runner:
                 done += stage.weights[missing[position]]
                 self.note(stage.kept, done, total)
                 yield missing[position], result
+
+    def _tell_of_parts(self, missing: Sequence[int], kept: str) -> None:
+        """Say which parts of an array have not done all of their tasks, which are done here."""
+        for count in sorted(self.arrays):
+            parts = sorted({index % count for index in missing})
+            names = ", ".join(f"{part}/{count}" for part in parts[:_NAMED_PARTS])
+            more = f" and {len(parts) - _NAMED_PARTS:,} more" if len(parts) > _NAMED_PARTS else ""
+            what = f"{format_count(len(missing), 'chunks')} of the parts {names}{more} are {kept} here"
+            self.inform(f"{what}: these parts did not run, or not to their end")
 
     def note(self, kept: str, done: int, total: int) -> None:
         """Note what an interruption would leave of a stage. kept: the verb, as in a `Stage`; "": nothing to say."""
@@ -192,9 +205,10 @@ class Runner:
         log = directory / LOG
         if self.part is None:
             remove_partial()
-            directory.separate_log()
+            self.arrays = {count for _, count in directory.parts_that_ran()}
         else:  # others write at the same time
-            log = part_file(directory.location, str(self.part), "log")
+            log = directory.log_of_part(str(self.part))
+        directory.separate_log(log)
         with appendable(log) as path, log_to(path):
             if self.part is None:
                 _append(path, directory.take_logs_of_parts())
@@ -258,8 +272,7 @@ def opened(
     directory = Directory(output, kind)
     runner = None
     try:
-        locked = directory.locked(str(part or ""), lambda text: listener(Notice("info", text)))
-        with locked, watched(options, executor, listener, broker, part) as runner:
+        with directory.locked(str(part or "")), watched(options, executor, listener, broker, part) as runner:
             yield runner, directory
     except KeyboardInterrupt:
         kept = "" if runner is None else runner.kept

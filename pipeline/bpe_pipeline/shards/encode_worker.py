@@ -268,10 +268,10 @@ class _Feeding(_core.ChunkCounter):
         super().feed(block, end)
         self.write(at_least=_BLOCK_IDS)
 
-    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8) -> None:
+    def feed_documents(self, offsets: Any, data: Any, offset_bytes: int = 8, are_lines: bool = False) -> None:
         text = memoryview(data)
         if text.nbytes <= _BLOCK_BYTES:
-            super().feed_documents(offsets, data, offset_bytes)
+            super().feed_documents(offsets, data, offset_bytes, are_lines)
             self.write(at_least=_BLOCK_IDS)
             return
         for block, end in _in_blocks(offsets, data, offset_bytes):  # ids take several times its bytes

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.run.directory import LOG, Directory, Kind, fingerprint
+from bpe_pipeline.run.directory import LOG, LOG_OF_PART, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
@@ -44,7 +44,8 @@ from bpe_pipeline.tokenizer.model import Model
 
 _BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.(ids|ends|shard|second)(\..*)?")  # not complete
 ORDER_OPTIONS = ("shuffle", "seed", "val_fraction")
-_RESERVED = rf"parts|{JOURNAL}|{re.escape(FINISHED)}|log\.txt|shards\.json|{SHARD_NAME}|{_BEGUN.pattern}"
+_WORKING = rf"parts|{JOURNAL}|{re.escape(FINISHED)}|{_BEGUN.pattern}"
+_RESERVED = rf"{_WORKING}|log\.txt|{LOG_OF_PART.pattern}|shards\.json|{SHARD_NAME}"
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 

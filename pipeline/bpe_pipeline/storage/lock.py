@@ -1,79 +1,209 @@
-"""Locks on a directory: of one process alone, or of parts (`--part I/N`), which share it.
+"""Who works in a directory: one process alone, or parts (`--part I/N`), which only ever write files by rename.
 
-On a file system what works alone has the system's lock, which ends with its process. In an object store, and where the
-file system has no such lock, it has a file of its own, `.lock-TOKEN` (`storage.holders`), and lists the others: on a
-store with consistent listings, such as S3, at least one of two runs that start at the same time sees the other, and
-stops. So it is between parts, which have files alone and ask for no lock, and what works without them.
+On a file system the one process has the system's lock on `.lock`, which ends with it. Where a file system has no such
+lock, and in an object store, it writes `.locked-by`: its host, process and start. The file is made exclusively on a
+file system. A store has nothing like that: the file is written, then read back, so of two commands that start at the
+same instant both may believe that they work alone.
 
-So another run may take over from a machine that was suspended for more than a minute. The suspended run notices that
-its file is gone (`require_ours`) before it writes `run.json`, the combined counter, merges or tokenizers; counters of
-chunks carry the fingerprint of the run that wrote them.
+A `.locked-by` of a dead process of this host is replaced. Of a process of another host nobody here can know whether it
+lives: the refusal has the line that removes the file. Parts write neither; they are refused while another works alone.
 """
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
-import random
-import secrets
+import platform
+import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
 
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
-from bpe_pipeline.storage import Location, names_in, remove
+from bpe_pipeline.storage import CONFIG_BYTES, Location, read_json, remove
 from bpe_pipeline.storage.atomic import make_directory, write_whole
-from bpe_pipeline.storage.holders import (
-    PARTS,
-    Holder,
-    holder_of,
-    identity,
-    own_file,
-    part_file,
-    parts_of,
-    registered,
-    stale_s,
-)
-from bpe_pipeline.storage.scratch import PARTIAL, own_mark
+from bpe_pipeline.storage.scratch import PARTIAL, is_alive, own_mark, process_namespace
 
-LOCK = ".lock"
-_PREFIX = ".lock-"
+LOCK, LOCKED_BY = ".lock", ".locked-by"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)  # of a file system
-_LOOK_S = 0.5  # between looks at another process
-_IDENTITY_BYTES = 512  # one write replaces what another process wrote
-_TRIES = 20  # for a lock that a part may have for an instant, to see whether it is free
-_SOON_S = 0.05
-_WAITS_S = 0.1, 1.0  # of two that want to write one file
+_OWNER_BYTES = 512  # one write replaces what another process wrote
+_TRIES, _SOON_S = 20, 0.05  # for a lock that a part may have for an instant, to see whether it is free
+_locked_by_us: dict[Location, str] = {}  # directory -> what we wrote into its `.locked-by`
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that works in a directory, as it wrote itself. started: when, in seconds since 1970."""
+
+    host: str = "unknown host"
+    place: str = ""  # see `process_namespace`
+    process: int = 0
+    started: float = 0.0
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is certainly dead: a process of this host that ended, or from before its last start."""
+        import psutil
+
+        if self.place == process_namespace():
+            return not is_alive(self.process, self.started)
+        return self.host == platform.node() and 0 < self.started < psutil.boot_time()
+
+    def __str__(self) -> str:
+        since = f", since {datetime.fromtimestamp(self.started, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.started else ""
+        return f"({self.host}, process {self.process}{since})"
+
+
+def _ourselves() -> str:
+    import psutil
+
+    owner = Owner(platform.node(), process_namespace(), os.getpid(), psutil.Process().create_time())
+    return json.dumps(vars(owner))
+
+
+def _owner_in(file: Location) -> Owner | None:
+    """Return whom a file names; None if there is no file."""
+    try:
+        found = read_json(file, CONFIG_BYTES)
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return Owner()
+    fields: dict[str, Any] = found if isinstance(found, dict) else {}
+    kinds = {"host": str, "place": str, "process": int, "started": float}
+    return Owner(**{name: fields[name] for name, kind in kinds.items() if isinstance(fields.get(name), kind)})
 
 
 @contextlib.contextmanager
-def held(directory: Location, tell: Callable[[str], object] = str) -> Iterator[None]:
+def held(directory: Location) -> Iterator[None]:
     """Work in a directory alone during the block; make it if it is missing.
 
-    Raises `RunDirectoryError` naming another live process that works there; waits for a part on another machine until
-    it is known whether it lives. tell: takes what is waited for.
+    Raises `RunDirectoryError` naming another process that works there.
     """
     make_directory(directory)
     with contextlib.ExitStack() as leaving:
         descriptor = _locked(directory) if isinstance(directory, Path) else None
-        own = directory / (LOCK if descriptor is not None else f"{_PREFIX}{secrets.token_hex(8)}")
-        if descriptor is None:
-            leaving.callback(_remove, own)
-            with _writing(directory):
-                leaving.enter_context(
-                    registered(directory, own, identity(), is_lost=lambda: bool(_locks(directory, own)))
-                )
-        else:
-            leaving.callback(os.close, descriptor)
-            if _is_ours(own, descriptor):
-                leaving.callback(_empty, descriptor)
-                with _writing(directory):
-                    os.pwrite(descriptor, f"{identity():<{_IDENTITY_BYTES}}".encode(), 0)
         with _writing(directory):
-            _refuse_alone(directory, own)
-            _refuse_parts(directory, own, tell)
+            if descriptor is None:
+                _write_locked_by(directory)
+                leaving.callback(_remove_locked_by, directory)
+            else:
+                leaving.callback(os.close, descriptor)
+                if _is_ours(directory / LOCK, descriptor):
+                    leaving.callback(_empty, descriptor)
+                    os.pwrite(descriptor, f"{_ourselves():<{_OWNER_BYTES}}".encode(), 0)
         yield
+
+
+def refuse_locked(directory: Location) -> None:
+    """Raise `RunDirectoryError`, for a part, if a process works in the directory alone."""
+    owner = _owner_in(directory / LOCKED_BY)
+    if owner is not None and not owner.is_dead:
+        raise _is_locked_by(directory, owner)
+    if not isinstance(directory, Path):
+        return
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise _is_locked(directory) from None
+    finally:
+        os.close(descriptor)
+
+
+def require_ours(directory: Location) -> None:
+    """Raise `RunDirectoryError` if `.locked-by` is not this process's any more: somebody removed it."""
+    ours = _locked_by_us.get(directory)
+    if ours is None:
+        return  # the system's lock, which no one can take
+    reached = os_error_as(RunDirectoryError, f"{directory} cannot be reached", "run the same command again")
+    with reached, contextlib.suppress(FileNotFoundError, ValueError):
+        if read_json(directory / LOCKED_BY, CONFIG_BYTES) == json.loads(ours):
+            return
+    raise RunDirectoryError(
+        f"{directory / LOCKED_BY} was removed while this process worked, so another may work there now; what is "
+        "finished is kept: run the same command again when no other runs"
+    )
+
+
+def create(where: Location, data: str) -> bool:
+    """Write a small file, whole, unless it exists; return whether this process wrote it.
+
+    On a file system a hard link does that; in a store it is written, then read back.
+    """
+    if isinstance(where, Path):
+        return _link(where, data)
+    if where.exists():
+        return False
+    write_whole(where, data)
+    return where.read_bytes() == data.encode()
+
+
+def _writing(directory: Location) -> "contextlib.AbstractContextManager[None]":
+    return os_error_as(RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output")
+
+
+def _write_locked_by(directory: Location) -> None:
+    file, ours = directory / LOCKED_BY, _ourselves()
+    while (owner := _owner_in(file)) is not None:
+        if not owner.is_dead:
+            raise _is_locked_by(directory, owner)
+        _remove_dead(file, owner)
+    if not create(file, ours):
+        raise _is_locked_by(directory, _owner_in(file) or Owner())
+    _locked_by_us[directory] = ours
+
+
+def _remove_dead(file: Location, owner: Owner) -> None:
+    """Remove the file of a dead process, not that of another one that was faster."""
+    if not isinstance(file, Path):
+        remove(file)
+        return
+    moved = file.with_name(f".{file.name}.{own_mark()}{PARTIAL}")
+    with contextlib.suppress(FileNotFoundError):
+        file.rename(moved)
+        if _owner_in(moved) != owner:
+            with contextlib.suppress(FileExistsError):
+                os.link(moved, file)
+        moved.unlink()
+
+
+def _remove_locked_by(directory: Location) -> None:
+    with contextlib.suppress(OSError, RunDirectoryError):
+        require_ours(directory)
+        remove(directory / LOCKED_BY)
+    _locked_by_us.pop(directory, None)
+
+
+def _is_locked_by(directory: Location, owner: Owner) -> RunDirectoryError:
+    """Return the error for a directory with another process's `.locked-by`."""
+    line = _removing(directory / LOCKED_BY)
+    return RunDirectoryError(
+        f"another process is working on {directory} {owner}; wait for it, or choose another --output. If it is dead: "
+        f"{line}"
+    )
+
+
+def _removing(file: Location) -> str:
+    """Return the command that removes a file."""
+    if isinstance(file, Path):
+        return shlex.join(["rm", str(file)])
+    if not file.base.startswith("s3://"):
+        return f"remove the object {file}"
+    of_store = dict(parse_qsl(file.query))
+    host = of_store.get("endpoint_override")
+    endpoint = ["--endpoint-url", f"{of_store.get('scheme', 'https')}://{host}"] if host else []
+    return shlex.join(["aws", "s3", "rm", f"{file.base}/{file.key}", *endpoint])
 
 
 def _empty(descriptor: int) -> None:
@@ -86,70 +216,13 @@ def _is_ours(path: Location, descriptor: int) -> bool:
     """Return whether an open lock file is no link, and empty or written by a process that had the lock."""
     assert isinstance(path, Path), "the system locks files"
     status = os.fstat(descriptor)
-    holder = holder_of(path, 0.0) if status.st_size else None
-    is_own = not status.st_size or (holder is not None and holder.process > 0)
+    owner = _owner_in(path) if status.st_size else None
+    is_own = not status.st_size or (owner is not None and owner.process > 0)
     return is_own and status.st_nlink == 1 and os.path.samestat(status, path.lstat())
 
 
-@contextlib.contextmanager
-def joined(directory: Location, part: str, manifest: str) -> Iterator[None]:
-    """Work in a directory as a part during the block; make it, and remove it if it has no manifest at the end.
-
-    Raises `RunDirectoryError` naming a process that works there alone. How the part ended is shown until one does.
-    """
-    own, ended = part_file(directory, part, "json"), ""
-
-    def leave() -> None:
-        if ended and (directory / manifest).exists():
-            write_whole(own, identity(part=part, ended=ended))
-        else:
-            _remove(own)
-            _remove(part_file(directory, part, "log"))
-            with contextlib.suppress(OSError):
-                for empty in (directory / PARTS, directory):
-                    if isinstance(empty, Path):
-                        empty.rmdir()
-
-    with contextlib.ExitStack() as leaving:
-        leaving.callback(leave)
-        with _writing(directory):
-            make_directory(directory / PARTS)
-            leaving.enter_context(registered(directory, own, identity(part=part), is_lost=lambda: False))
-            _refuse_alone(directory, own)
-            if isinstance(directory, Path):
-                _refuse_locked(directory)
-        try:
-            ended = "failed"
-            yield
-            ended = "done"
-        except KeyboardInterrupt:
-            ended = "stopped"
-            raise
-
-
-def require_ours(directory: Location) -> None:
-    """Raise `RunDirectoryError` if another run took over the directory from this process."""
-    own = own_file(directory)
-    with os_error_as(RunDirectoryError, f"{directory} cannot be reached", "run the same command again"):
-        if own is None or own.exists():
-            return
-    raise RunDirectoryError(
-        f"another process took over {directory} while this one was suspended for a minute; what is finished is kept: "
-        "run the same command again when the other has ended"
-    )
-
-
-def _writing(directory: Location) -> "contextlib.AbstractContextManager[None]":
-    return os_error_as(RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output")
-
-
-def _remove(own: Location) -> None:
-    with contextlib.suppress(OSError):
-        remove(own)
-
-
 def _locked(directory: Path) -> int | None:
-    """Lock a directory's lock file, again if its last holder removed it meanwhile, so that the lock holds nothing.
+    """Lock a directory's lock file, again if its last owner removed it meanwhile, so that the lock holds nothing.
 
     Returns its descriptor; None if the file system has no locks.
     """
@@ -171,8 +244,8 @@ def _locked(directory: Path) -> int | None:
             if error.errno in _NO_LOCKS:
                 return None
             tries += 1
-            holder = holder_of(path, 0.0)
-            if tries > _TRIES or (holder is not None and holder.is_here and not holder.stale):
+            owner = _owner_in(path)
+            if tries > _TRIES or (owner is not None and owner.process and not owner.is_dead):
                 raise _is_locked(directory) from None  # else it may be a part that looks
             time.sleep(_SOON_S)
         finally:
@@ -185,94 +258,9 @@ def _is_locked(directory: Path) -> RunDirectoryError:
     """Return the error for a directory that another process has locked."""
     who = ""
     with contextlib.suppress(OSError):
-        holder = holder_of(directory / LOCK, 0.0)
-        who = "" if holder is None or holder.stale else f" ({holder.host}, process {holder.process})"
+        owner = _owner_in(directory / LOCK)
+        who = f" {owner}" if owner is not None and owner.process else ""
     return RunDirectoryError(f"another process is working on {directory}{who}; wait for it, or choose another --output")
-
-
-def _refuse_locked(directory: Path) -> None:
-    """Raise `RunDirectoryError` if a process has locked the directory, as far as the file system has locks."""
-    try:
-        descriptor = os.open(directory / LOCK, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise _is_locked(directory) from None
-    finally:
-        os.close(descriptor)
-
-
-def _locks(directory: Location, own: Location) -> list[Location]:
-    """Return the locks of others on a directory."""
-    return [directory / name for name in names_in(directory) if name.startswith(_PREFIX) and name != own.name]
-
-
-def _refuse_alone(directory: Location, own: Location) -> None:
-    """Remove locks of dead processes; raise `RunDirectoryError` for a live one that works in the directory alone.
-
-    own: a file that this process just wrote, for its time.
-    """
-    others = _locks(directory, own)
-    for other in _live(others, own.stat().st_mtime_ns / 1e9 if others else 0.0):
-        raise RunDirectoryError(
-            f"{other} is working on {directory}, last seen {other.seen_s:.0f} s ago; wait for it, or choose another "
-            f"--output (the lock of a killed run expires after {stale_s(other.file):.0f} s)"
-        )
-
-
-def _live(files: Sequence[Location], now_s: float) -> Iterator[Holder]:
-    """Yield the live processes among those of these files; remove the files of dead ones."""
-    for file in files:
-        if (holder := holder_of(file, now_s)) is not None:
-            if not holder.stale:
-                yield holder
-            else:
-                remove(file)
-
-
-def _refuse_parts(directory: Location, own: Location, tell: Callable[[str], object]) -> None:
-    """Raise `RunDirectoryError` for parts that work in the directory."""
-    if PARTS not in names_in(directory):
-        return
-    written_s, started_s = own.stat().st_mtime_ns / 1e9, time.monotonic()
-    waited_s = 0.0
-    while parts := [one for one in parts_of(directory, written_s + waited_s) if one.state == "running"]:
-        if alive := [one for one in parts if one.is_here or one.seen_s < waited_s]:
-            more = f" and {len(parts) - 1:,} more work" if len(parts) > 1 else " works"
-            raise RunDirectoryError(
-                f"{alive[0]}{more} in {directory}: wait for them, or stop them; `bpe-pipeline info {directory}` "
-                "shows them"
-            )
-        if not waited_s:
-            tell(f"waiting up to {stale_s(own):.0f} s for {parts[0]}, last seen {parts[0].seen_s:.0f} s ago")
-        time.sleep(_LOOK_S)
-        waited_s = time.monotonic() - started_s
-
-
-def create(where: Location, data: str) -> bool:
-    """Write a small file, whole, unless it exists; return whether this process wrote it.
-
-    On a file system a hard link does that; in a store the process that sees no other one that wants to.
-    """
-    if isinstance(where, Path):
-        return _link(where, data)
-    prefix = f".{where.name}.wanted-"
-    own = where.with_name(f"{prefix}{secrets.token_hex(8)}")
-    while not where.exists():
-        try:
-            write_whole(own, identity())
-            names = [name for name in names_in(where.parent) if name.startswith(prefix) and name != own.name]
-            others = [where.with_name(name) for name in names]
-            if not any(_live(others, own.stat().st_mtime_ns / 1e9)) and not where.exists():
-                write_whole(where, data)
-                return True
-        finally:
-            _remove(own)
-        time.sleep(random.uniform(*_WAITS_S))  # noqa: S311 - no secret
-    return False
 
 
 def _link(where: Path, data: str) -> bool:

@@ -21,7 +21,7 @@ from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.make_options import check_vocabulary
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from bpe_pipeline.run.options import TokenizerOptions, TrainOptions
-from bpe_pipeline.run.patterns import tokenizer_pattern
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
@@ -89,7 +89,7 @@ def check_before_work(options: TrainOptions, listener: Listener, kept_bytes: int
     # Refused for the same reasons as the one that will be trained; it has a merge, since a GGUF file needs one.
     special = options.special.texts(257)
     vocabulary = Vocabulary.from_merges([(b"\xff", b"\xff")], special, special_ids=options.special_ids)
-    pattern = tokenizer_pattern(options)
+    pattern = pattern_of(options)
     model = with_chat_template(Model.cut_by(pattern, vocabulary, options.special.roles, options.special.rules), options)
     model = model.adding_bos(options.add_bos)
     if options.export is not None:
@@ -253,7 +253,7 @@ def facts_of(trained: Trained, vocab_size: int, vocabulary: Vocabulary) -> Vocab
         bytes=cut.bytes,
         left_out_pre_tokens=cut.left_out_pre_tokens,
         left_out_bytes=cut.left_out_bytes,
-        superwords=sum(map(holds_words, vocabulary.tokens.values())) if trained.options.first_stage else 0,
+        superwords=sum(map(holds_words, vocabulary.tokens.values())) if trained.options.first_size else 0,
     )
 
 

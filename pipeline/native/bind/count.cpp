@@ -50,7 +50,7 @@ namespace {
 
 // Holds the automaton or function for as long as the counter uses it.
 struct Counter {
-  nb::object cutter, spill, sink, form;
+  nb::object cutter, spill, sink, form, line_cutter;
   bpe::ChunkCounter counter;
 };
 
@@ -73,20 +73,22 @@ bpe::ChunkCounter::DocumentCutter python_cutter(nb::handle function) {
 void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_tokens,
                   const std::vector<Text>& added_tokens, std::optional<bpe::DocumentJudge> judge, size_t window_bytes,
                   std::optional<size_t> budget_bytes, nb::object spill, nb::object sink, nb::object form,
-                  std::vector<uint32_t> refused) {
+                  std::vector<uint32_t> refused, nb::object line_cutter) {
   if (sink.is_none() && budget_bytes.has_value() != !spill.is_none())
     throw nb::value_error("budget_bytes and spill are given together or not at all");
   const auto call_spill = [self] {
     const bpe::Locked gil;
     self->spill(nb::find(*self));
   };
-  const bpe::ChunkCounter::Options options{judge.value_or(bpe::DocumentJudge{}),
-                                           window_bytes,
-                                           budget_bytes.value_or(0),
-                                           call_spill,
-                                           sink.is_none() ? nullptr : nb::cast<bpe::PreTokenSink*>(sink),
-                                           form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form),
-                                           std::move(refused)};
+  const bpe::ChunkCounter::Options options{
+      judge.value_or(bpe::DocumentJudge{}),
+      window_bytes,
+      budget_bytes.value_or(0),
+      call_spill,
+      sink.is_none() ? nullptr : nb::cast<bpe::PreTokenSink*>(sink),
+      form.is_none() ? nullptr : nb::cast<const bpe::NormalForm*>(form),
+      std::move(refused),
+      line_cutter.is_none() ? nullptr : nb::cast<const bpe::Automaton*>(line_cutter)};
   const bool native = nb::isinstance<bpe::Automaton>(cutter);
   const size_t separators = special_tokens.size();
   special_tokens.insert(special_tokens.end(), added_tokens.begin(), added_tokens.end());
@@ -94,6 +96,7 @@ void make_counter(Counter* self, nb::object cutter, std::vector<Text> special_to
                      spill,
                      sink,
                      form,
+                     line_cutter,
                      {native ? nb::cast<const bpe::Automaton*>(cutter) : nullptr,
                       native ? bpe::ChunkCounter::DocumentCutter() : python_cutter(cutter),
                       bpe::SpecialTokens(bpe::strings(special_tokens)), separators, options}};
@@ -104,7 +107,8 @@ int traverse_counter(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) {
     Counter* counter = nb::inst_ptr<Counter>(self);
-    for (const nb::object* held : {&counter->cutter, &counter->spill, &counter->sink, &counter->form})
+    for (const nb::object* held :
+         {&counter->cutter, &counter->spill, &counter->sink, &counter->form, &counter->line_cutter})
       Py_VISIT(held->ptr());
   }
   return 0;
@@ -159,10 +163,12 @@ void reading(const Work& work) {
 }
 
 template <class Offset>
-void feed_rows(bpe::ChunkCounter& counter, const Buffer& offsets, const Buffer& data) {
+void feed_rows(bpe::ChunkCounter& counter, const Buffer& offsets, const Buffer& data, bool are_lines) {
   const auto of = offsets.as<Offset>("offsets");
   bpe::check_offsets(of, data.size());
   reading([&] {
+    if (are_lines && counter.cuts_lines() && of.size())
+      return counter.feed_lines(data.data() + of.front(), static_cast<size_t>(of.back() - of.front()));
     for (size_t row = 0; row + 1 < of.size(); ++row)
       counter.feed_document(data.data() + of[row], static_cast<size_t>(of[row + 1] - of[row]));
   });
@@ -185,20 +191,21 @@ void bind_counter(nb::module_& module) {
       .def("__init__", &make_counter, "cutter"_a, "special_tokens"_a, nb::kw_only(),
            "added_tokens"_a = nb::make_tuple(), "judge"_a = nb::none(), "window_bytes"_a = size_t{1} << 18,
            "budget_bytes"_a = nb::none(), "spill"_a = nb::none(), "sink"_a = nb::none(), "form"_a = nb::none(),
-           "refused"_a = nb::make_tuple(),
+           "refused"_a = nb::make_tuple(), "line_cutter"_a = nb::none(),
            nb::sig("def __init__(self, cutter: Automaton | Callable[[str], Iterable[str]], "
                    "special_tokens: Sequence[str | bytes], *, added_tokens: Sequence[str | bytes] = (), judge: "
                    "DocumentJudge | None = None, "
                    "window_bytes: int = 262144, budget_bytes: int | None = None, "
                    "spill: Callable[[ChunkCounter], None] | None = None, sink: PreTokenSink | None = None, "
-                   "form: NormalForm | None = None, refused: Sequence[int] = ()) -> None"),
+                   "form: NormalForm | None = None, refused: Sequence[int] = (), line_cutter: Automaton | None = "
+                   "None) -> None"),
            "added_tokens: cut out of the text as special tokens are, but separating no documents. "
            "budget_bytes: what text and tables may take in all. Before they would take more, spill(counter) is called, "
            "which writes columns() somewhere; the counter then starts empty again. sink: what the pre-tokens go to "
            "instead "
            "of being counted. form: what each stretch between special tokens is put into before it is cut. refused: "
            "which of the special and added tokens "
-           "raise LookupError(token, offset) where text has them.")
+           "raise LookupError(token, offset) where text has them. line_cutter: cuts lines as documents, many at once.")
       .def(
           "feed",
           [](Counter& self, const Buffer& block, bool end) {
@@ -211,14 +218,16 @@ void bind_counter(nb::module_& module) {
           "dropped) does not fit into budget_bytes.")
       .def(
           "feed_documents",
-          [](Counter& self, const Buffer& offsets, const Buffer& data, int offset_bytes) {
-            if (offset_bytes == 4) return feed_rows<int32_t>(self.counter, offsets, data);
-            if (offset_bytes == 8) return feed_rows<int64_t>(self.counter, offsets, data);
+          [](Counter& self, const Buffer& offsets, const Buffer& data, int offset_bytes, bool are_lines) {
+            if (offset_bytes == 4) return feed_rows<int32_t>(self.counter, offsets, data, are_lines);
+            if (offset_bytes == 8) return feed_rows<int64_t>(self.counter, offsets, data, are_lines);
             throw nb::value_error("offset_bytes must be 4 or 8");
           },
-          "offsets"_a, "data"_a, "offset_bytes"_a = 8,
+          "offsets"_a, "data"_a, "offset_bytes"_a = 8, "are_lines"_a = false,
           "Documents in a column in Arrow's layout: row i is data[offsets[i]:offsets[i + 1]], with one offset more "
-          "than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other. Errors as of feed().")
+          "than rows, of `offset_bytes` (4 or 8), signed. The rows are fed one after the other, or at once where they "
+          "are "
+          "lines, each with its ending. Errors as of feed().")
       .def(
           "start_inside_document", [](Counter& self) { self.counter.start_inside_document(); },
           "Call before a text that starts inside a document, so that the document is not counted twice.")
@@ -276,10 +285,9 @@ void bind_combine(nb::module_& module) {
       "Adds counters, each in order of hash, into one that is. weights: for each counter a fraction, numerator and "
       "denominator, that its counts are multiplied by, rounded half up and never below 1. OverflowError beyond "
       "2^63 - 1.");
-  module.def("weighted_total", &bpe::weighted_total, "counter"_a, "weight"_a, without_gil,
-             "The sum of a counter's counts as `combine` would weight them. OverflowError beyond 2^63 - 1.");
-  module.def("text_bytes", &bpe::text_bytes, "counter"_a, without_gil,
-             "The bytes of a counter's pre-tokens, each as often as it occurs: their upper and lower 64 bits.");
+  module.def("totals", &bpe::totals, "counter"_a, without_gil,
+             "The sum of a counter's counts, and the bytes of its pre-tokens, each as often as it occurs: of each the "
+             "upper and lower 64 bits.");
   module.def("partition_starts", &bpe::partition_starts, "counter"_a, "partitions"_a, without_gil,
              "The row at which each of `partitions` equal ranges of hashes starts, and the number of rows.");
 }

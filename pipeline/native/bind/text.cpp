@@ -92,6 +92,20 @@ auto json_texts(std::span<const uint8_t> lines, const std::vector<std::string>& 
   return std::tuple(bpe::give(std::move(texts.offsets)), bpe::give(std::move(texts.data), size), std::move(skipped));
 }
 
+// Where lines start, and where the last one ends.
+auto line_offsets(std::span<const uint8_t> lines) {
+  std::vector<int64_t> offsets{0};
+  unlocked([&] {
+    const uint8_t *const end = lines.data() + lines.size(), *at = lines.data();
+    while (at != end) {
+      const auto* feed = static_cast<const uint8_t*>(std::memchr(at, '\n', static_cast<size_t>(end - at)));
+      at = feed ? feed + 1 : end;
+      offsets.push_back(at - lines.data());
+    }
+  });
+  return bpe::give(std::move(offsets));
+}
+
 }  // namespace
 
 void bind_text(nb::module_& module) {
@@ -181,6 +195,8 @@ void bind_text(nb::module_& module) {
           },
           "text"_a, "at"_a, "The longest token that starts at `at`: (start, end, id), or None.");
 
+  module.def("line_offsets", &line_offsets, "lines"_a,
+             "Offsets (int64) of lines with their endings, which are line feeds: of each, and of the end of the last.");
   module.def(
       "json_texts", &json_texts, "lines"_a, "path"_a,
       "One field of whole lines of JSON, to which the keys of `path` lead: offsets (int64) and data, a row for each "

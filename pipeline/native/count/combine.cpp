@@ -120,22 +120,16 @@ Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weig
   return combined;
 }
 
-uint64_t weighted_total(const ColumnsView& counter, const Weight& weight) {
-  check(weight);
-  uint64_t total = 0;
+std::pair<Wide, Wide> totals(const ColumnsView& counter) {
+  detail::uint128 pre_tokens = 0, bytes = 0;
   for (size_t row = 0; row < counter.rows; ++row) {
-    const uint64_t count = weighted(counter.counts[row], weight);
-    if (count > kMaxCount - total) throw std::overflow_error("the counts together are beyond 2^63 - 1");
-    total += count;
+    pre_tokens += counter.counts[row];
+    bytes += detail::uint128{counter.pre_token_size(row)} * counter.counts[row];
   }
-  return total;
-}
-
-std::pair<uint64_t, uint64_t> text_bytes(const ColumnsView& counter) {
-  detail::uint128 total = 0;
-  for (size_t row = 0; row < counter.rows; ++row)
-    total += detail::uint128{counter.pre_token_size(row)} * counter.counts[row];
-  return {static_cast<uint64_t>(total >> 64), static_cast<uint64_t>(total)};
+  const auto halves = [](detail::uint128 number) {
+    return Wide{static_cast<uint64_t>(number >> 64), static_cast<uint64_t>(number)};
+  };
+  return {halves(pre_tokens), halves(bytes)};
 }
 
 std::vector<size_t> partition_starts(const ColumnsView& counter, size_t partitions) {

@@ -21,11 +21,11 @@ struct Weight {
 // `weights` are as many as counters, or none. Throws std::overflow_error when a count or sum is beyond 2^63 - 1.
 Columns combine(const std::vector<ColumnsView>& counters, const std::vector<Weight>& weights = {});
 
-// The sum of a counter's counts after `weight`; std::overflow_error beyond 2^63 - 1.
-uint64_t weighted_total(const ColumnsView& counter, const Weight& weight);
+// The upper and lower 64 bits of a number.
+using Wide = std::pair<uint64_t, uint64_t>;
 
-// The bytes of the pre-tokens, each as often as it occurs: their upper and lower 64 bits.
-std::pair<uint64_t, uint64_t> text_bytes(const ColumnsView& counter);
+// The sum of a counter's counts, and the bytes of its pre-tokens, each as often as it occurs.
+std::pair<Wide, Wide> totals(const ColumnsView& counter);
 
 // The rows at which each of `partitions` (a power of two) equal ranges of hashes starts, and the number of rows.
 std::vector<size_t> partition_starts(const ColumnsView& counter, size_t partitions);

@@ -19,6 +19,7 @@ ChunkCounter::ChunkCounter(const Automaton* automaton, DocumentCutter cut_docume
       options_(options),
       limit_(options.window_bytes) {
   if (options_.form) known_ = std::make_unique<NormalForm::Known>();
+  if (specials_.any_with('\n')) options_.lines = nullptr;
   if (limit_ == 0 || limit_ > kMostGrowth) throw std::invalid_argument("window_bytes must be 1 byte to 256 MiB");
 }
 
@@ -239,7 +240,7 @@ void ChunkCounter::finish_document(size_t limit) {
   if (!kept_) {
     drop_text(limit);
     dropping_ = false;
-  } else if (in_document_ || begin_ < limit) {
+  } else if (in_document_ || begin_ < limit || !normal_.empty()) {
     if (begin_ < limit || !normal_.empty()) count_text(limit, true, table_);
     if (open_document_ && open_document_->size()) {
       reserve(capacity_, open_document_->size(), open_document_->arena_bytes(), table_);
@@ -252,7 +253,7 @@ void ChunkCounter::finish_document(size_t limit) {
     }
     if (options_.sink) options_.sink->keep();
     statistics_.pre_tokens += counted_;
-    if (!continues_) ++statistics_.documents;
+    if (in_document_ && !continues_) ++statistics_.documents;
   }
   counted_ = consumed_ = 0;
   in_document_ = continues_ = false;
@@ -279,8 +280,14 @@ void ChunkCounter::drop_text(size_t limit) {
 
 // Cuts [begin_, limit) and counts its pre-tokens; without `at_end`, only those that later text cannot change.
 void ChunkCounter::count_text(size_t limit, bool at_end, PreTokenTable& table) {
+  const size_t start = begin_;
   options_.form ? count_normal(limit, at_end, table) : cut_text(text_.get(), begin_, limit, at_end, table);
-  in_document_ = true;
+  if (!in_lines_) {
+    in_document_ = true;
+  } else if (start < begin_) {  // a line feed has ended its document
+    statistics_.documents += static_cast<uint64_t>(std::count(text_.get() + start, text_.get() + begin_, '\n'));
+    in_document_ = text_[begin_ - 1] != '\n';
+  }
 }
 
 // Cuts [begin, limit) of `text` and counts its pre-tokens as count_text does; `begin` becomes the start of the rest.
@@ -301,10 +308,11 @@ void ChunkCounter::cut_text(const uint8_t* text, size_t& begin, size_t limit, bo
     begin = limit;
     return;
   }
+  const Automaton& automaton = in_lines_ ? *options_.lines : *automaton_;
   AheadStretch ahead;
   while (begin < limit) {
     size_t pre_tokens = 0;
-    const size_t stopped = automaton_->cut(text, begin, limit, at_end, ends_.data(), ends_.size(), &pre_tokens, ahead);
+    const size_t stopped = automaton.cut(text, begin, limit, at_end, ends_.data(), ends_.size(), &pre_tokens, ahead);
     count_pre_tokens(text, begin, pre_tokens, table);
     consumed_ += stopped - begin;
     begin = stopped;

@@ -22,6 +22,8 @@
 // (the first special tokens) or with its text. It is held until it ends: OutOfBudget if that takes too much.
 // Normal form: the stretches between special tokens are put into it before they are cut. Where text is not in it, the
 // rest of the document is cut in a copy, `normal_`, and leaves the window as soon as nothing later can join with it.
+// Lines: with an automaton that ends a document behind each line feed, a text of lines is cut as one document, each line
+// as if it were one. Where lines are judged, taken by a sink, or may hold a token with a line feed, each is fed by itself.
 // Cost: the window (256 KiB) and the table of pre-tokens; per byte the sum of the three steps.
 #pragma once
 #include "text/automaton.hpp"
@@ -116,6 +118,7 @@ class ChunkCounter {
     PreTokenSink* sink = nullptr;      // outlives the counter
     const NormalForm* form = nullptr;  // likewise; none: text is cut as it is
     std::vector<uint32_t> refused;     // indices of the tokens that text may not have
+    const Automaton* lines = nullptr;  // likewise; none: lines are documents like others
   };
   // A long pre-token is in the window, which had half its size before, in the arena, in columns, and twice in what writes
   // them.
@@ -133,6 +136,16 @@ class ChunkCounter {
   // A text of its own, whole. An empty one is nothing.
   void feed_document(const uint8_t* bytes, size_t size) {
     if (size) feed(bytes, size, true);
+  }
+  // Whether feed_lines takes lines at once.
+  bool cuts_lines() const {
+    return options_.lines && !options_.sink && !options_.judge.drops_documents() && !options_.judge.selects();
+  }
+  // Lines, each of which is a document with its ending, a line feed; the last may have none.
+  void feed_lines(const uint8_t* bytes, size_t size) {
+    in_lines_ = true;
+    feed(bytes, size, true);
+    in_lines_ = false;
   }
   // Counts pre-tokens that were cut elsewhere.
   void add(const uint8_t* pre_token, size_t size, uint64_t count) { table_.add(pre_token, size, count); }
@@ -215,6 +228,7 @@ class ChunkCounter {
   size_t invalid_ = npos;        // skip: the first invalid byte at or after begin_ that is known
   uint64_t checked_offset_ = 0;  // of text_[checked_] in all that was fed
   bool in_document_ = false;     // text of the current document has left the window
+  bool in_lines_ = false;        // of lines, each of which is a document
   bool dropping_ = false;        // skip: the current document is invalid
   bool kept_ = true;             // the last document that ended was not dropped
   bool continues_ = false;

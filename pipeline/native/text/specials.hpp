@@ -31,6 +31,10 @@ class SpecialTokens {
   Match match_at(const uint8_t* text, size_t at, size_t size) const;
 
   bool empty() const { return tokens_.empty(); }
+  bool any_with(char byte) const {
+    return std::ranges::any_of(tokens_,
+                               [byte](const std::string& token) { return token.find(byte) != std::string::npos; });
+  }
   size_t size() const { return tokens_.size(); }
   size_t longest() const { return longest_; }
 

@@ -184,7 +184,7 @@ def test_what_only_separates_documents_is_no_token_and_no_text(base: Path, chunk
 
 def test_gpt2_files_are_extended_too(tmp_path: Path) -> None:
     FORMATS["gpt2"].write((old := samples.tokenizer("gpt2", ("<|endoftext|>",))).model, tmp_path / "base")
-    counts = bpe_pipeline.import_counts({" uus": 5, "uusim": 3}, output=tmp_path / "run")
+    counts = bpe_pipeline.combine({" uus": 5, "uusim": 3}, output=tmp_path / "run")
     done = bpe_pipeline.extend(tmp_path / "base", counts, add=4, output=tmp_path / "new")
     assert bpe_pipeline.load(tmp_path / "new").merges == done.tokenizer.merges
     assert done.tokenizer.merges[: len(old.merges)] == old.merges

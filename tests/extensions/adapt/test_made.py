@@ -217,7 +217,7 @@ def test_pairs_that_occur_once_are_learned_from_imported_counts_only(base: Path,
     assert "no two neighbouring tokens that may be joined occur 2 times" in refused(run(*words), 1)
     assert "new tokens     3" in succeeded(run(*words, "--min-frequency", 1)).stdout
     special = bpe_pipeline.load(base).special_tokens
-    imported = bpe_pipeline.import_counts(
+    imported = bpe_pipeline.combine(
         {"qzjxvkw": 1}, pattern="llama3", special_tokens=[*special], output=tmp_path / "imported"
     )
     assert len(bpe_pipeline.extend(base, imported, add=3, output=tmp_path / "of-counts").plan) == 3
@@ -287,7 +287,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     space = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
     (tmp_path / "tokenizer.json").write_text(json.dumps(document | {"pre_tokenizer": space}))
     bpe_pipeline.load(extended).save(tmp_path / "other")
-    gpt2 = bpe_pipeline.import_counts({"e": 5}, output=tmp_path / "gpt2")
+    gpt2 = bpe_pipeline.combine({"e": 5}, output=tmp_path / "gpt2")
     other, new = tmp_path / "special", tmp_path / "new"
     special = ("--pattern", "llama3", "--special-token", "<|other|>")
     succeeded(run("count", counted.parent / "other.txt", "--output", other, *special))

@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     home = tmp_path_factory.mktemp("languages")
     counters = TRAIN | {f"{name}-dev": counter for name, counter in DEV.items()}
     return {
-        name: Path(bpe_pipeline.import_counts(counter, output=home / name, special_tokens=[]))
+        name: Path(bpe_pipeline.combine(counter, output=home / name, special_tokens=[]))
         for name, counter in counters.items()
     }
 

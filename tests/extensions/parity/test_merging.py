@@ -74,7 +74,7 @@ def test_smaller_size_has_the_first_merges(merged: Path, executor: Executor, tmp
 def test_language_of_single_bytes_is_spent_when_it_chooses(executor: Executor, tmp_path: Path) -> None:
     counters = {"x": {b"x": 100, b"y": 2}, "ab": {b"aabb": 10, b"abc": 4}}
     for name, counter in counters.items():
-        bpe_pipeline.import_counts(counter, output=tmp_path / name, special_tokens=[])
+        bpe_pipeline.combine(counter, output=tmp_path / name, special_tokens=[])
     homes = [(name, tmp_path / name) for name in counters]
     vocabulary = by_parity(homes, homes[::-1], executor, vocab_size=262, output=tmp_path / "p").vocabulary
     found = train_by_parity(Parity([*counters.values()], dev=[*counters.values()][::-1]), 6)
@@ -146,7 +146,7 @@ def test_killed_merging_by_parity_continues(tmp_path: Path) -> None:
     homes = []
     for seed in range(2):
         counter = {b" " + word: 1 + len(word) % 7 for word in random_words(seed, 1_500_000).split(b" ") if word}
-        homes.append(str(bpe_pipeline.import_counts(counter, output=tmp_path / f"of{seed}")))
+        homes.append(str(bpe_pipeline.combine(counter, output=tmp_path / f"of{seed}")))
     languages = dict(zip("ab", homes, strict=True))
     expected = bpe_pipeline.parity(languages, ratio=dict.fromkeys("ab", 1), output=tmp_path / "p", vocab_size=4000)
     words = ["parity", *homes, "--ratio=1", "--ratio=1", "--output", str(tmp_path / "q"), "--vocab-size=4000"]

@@ -70,7 +70,7 @@ def test_verdict_compares_the_languages(merged: Path, numbers: dict[str, Any], t
 
 def test_language_that_chooses_many_rare_merges_is_warned_of(tmp_path: Path) -> None:
     counters = {"en": {b" the": 500, b" river": 300}, "eu": {b" " + word: 2 for word in random_words(3, 400).split()}}
-    homes = {name: bpe_pipeline.import_counts(counter, output=tmp_path / name) for name, counter in counters.items()}
+    homes = {name: bpe_pipeline.combine(counter, output=tmp_path / name) for name, counter in counters.items()}
     words = ["parity", *(f"{name}={home}" for name, home in homes.items()), "--ratio", 1, "--ratio", 5]
     result = succeeded(run(*words, "--vocab-size", 320, "--output", tmp_path / "p"))
     assert "warning: eu chose " in result.stderr

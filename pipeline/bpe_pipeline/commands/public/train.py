@@ -7,7 +7,6 @@ from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import TRAIN, Session, command
 from bpe_pipeline.commands.public.values import parse_runs, tokenizer_of
 from bpe_pipeline.run.make_options import check_vocabulary, parsed
-from bpe_pipeline.run.mixture import mixture_of
 from bpe_pipeline.run.options import (
     RECORDS,
     CountOptions,
@@ -15,6 +14,7 @@ from bpe_pipeline.run.options import (
     MixtureOptions,
     OutputOptions,
     PartOptions,
+    PreTokenOptions,
     TrainOptions,
     Values,
     flag_of,
@@ -54,14 +54,26 @@ class MergeCommandOptions(MergeOptions):
     """What `merge` takes."""
 
     run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
+    first_stage: Location | None = flag(None, parse_location,
+        "continue the merges of this run, of the same text, in RUN's longer pre-tokens: superwords", "RUN",
+        advanced=True)
 
 
 class CombineOptions(MixtureOptions, PartOptions, OutputOptions):
     """What `combine` takes."""
 
-    runs: tuple[Location, ...] = argument("RUN ...", parse_runs, "the directories of the runs")
-    weights: tuple[Any, ...] = flag((), _parse_weights, "how often to count each RUN, in order  [default: 1]", "NUMBER",
-        flag="--weight", keyword=Sequence[Any] | None)
+    runs: tuple[Any, ...] = argument("RUN|FILE ...", parse_runs,
+        "the directories of runs, Parquet files with the columns `pre_token` and `count`, and mappings from pre-tokens "
+        "(bytes or str) to numbers, such as `collections.Counter`", keyword=Any)
+    weights: tuple[Any, ...] = flag((), _parse_weights, "how often to count each term, in order  [default: 1]",
+        "NUMBER", flag="--weight", keyword=Sequence[Any] | None)
+    pattern: str = as_in(PreTokenOptions, "pattern", shown="",
+        help="what split the pre-tokens of FILEs; default: as RUN, else gpt2")
+    normalize: str = as_in(PreTokenOptions, "normalize", shown="",
+        help="Unicode normalization of their text, none or nfc; default: as RUN, else none")
+    special_tokens: tuple[str, ...] = as_in(PreTokenOptions, "special_tokens",
+        help="special token of their text, which no pre-token holds; default: as RUN, else <|endoftext|>",
+        without="FILEs were counted without special tokens")
     temperature: str | None = as_in(MixtureOptions, "temperature", advanced=False)
     shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", advanced=False)
     dry_run: bool = as_in(CountOptions, "dry_run")
@@ -187,15 +199,15 @@ def count(session: Session) -> Any:
 def merge(session: Session) -> Any:
     """Learn a vocabulary from the counts in RUN and export it.
 
-    No text is read again, not even for other --weight or --temperature, but once for --superwords-from. With --output,
-    RUN stays as it is and its counts become those of another run, with other weights if they are given.
+    No text is read again, not even for other --weight or --temperature. With --output, RUN
+    stays as it is and its counts become those of another run, with other weights if they are given.
 
     \b
     bpe-pipeline merge runs/a --vocab-size 32000
     bpe-pipeline merge runs/a --vocab-size 8000,16000 --export hf,tiktoken
-    bpe-pipeline merge runs/a --vocab-size 32000 --superwords-from 80% --output runs/b
+    bpe-pipeline merge runs/long --first-stage runs/a --superwords-from 80% --vocab-size 32000
 
-    >>> counted = bpe_pipeline.import_counts({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
+    >>> counted = bpe_pipeline.combine({"low": 5, "lower": 2, "widest": 3, "newest": 6}, output="runs/a")
     >>> tokenizers = bpe_pipeline.merge(counted, vocab_size=[259, 258])
     >>> tokenizers[259].merges
     [(b'e', b's'), (b'es', b't')]
@@ -208,26 +220,28 @@ def merge(session: Session) -> Any:
     """
     from bpe_pipeline.commands.merge import run_merge
 
-    return run_merge(session.options.run, session.given, session.executor, session.listener)
+    options = session.options
+    return run_merge(options.run, session.given, session.executor, session.listener, options.first_stage)
 
 
 @command(group=TRAIN, takes=CombineOptions, positional=("runs", "weights"), returns=_directory)
 def combine(session: Session) -> Any:
-    """Add the counts of RUNs, with weights, into a new run.
+    """Add the counts of RUNs and FILEs, with weights, into a new run.
 
-    Nothing is counted again. Weights are relative: the smallest is 1. Each count is multiplied by its run's weight,
-    rounded half up. --temperature and --share make weights from the runs' counted bytes.
+    Nothing is counted again. Weights are relative: the smallest is 1. Each count is multiplied by the weight of its
+    RUN or FILE, rounded half up. --temperature and --share make weights from the runs' counted bytes. FILEs are Parquet
+    with the columns `pre_token` and `count`, of any program, or the `counter.parquet` of a run.
 
     \b
     bpe-pipeline combine runs/english runs/code --weight 1 --weight 2.5 --output runs/mixed
     bpe-pipeline combine runs/en runs/ja runs/sw --temperature 3 --share sw=5% --output runs/even
+    bpe-pipeline combine counts.parquet --pattern gpt2 --output runs/imported
     bpe-pipeline merge runs/mixed --vocab-size 32000
 
     A float counts as its shortest decimal number.
 
-    >>> one = bpe_pipeline.import_counts({"low": 5}, output="runs/one")
-    >>> two = bpe_pipeline.import_counts({"low": 2, "lower": 2}, output="runs/two")
-    >>> bpe_pipeline.combine([one, two], weights=[1, "2.5"], output="runs/both")
+    >>> counts = bpe_pipeline.combine({"low": 2, "lower": 2}, output="runs/counts")
+    >>> bpe_pipeline.combine([counts, {"low": 5}], weights=[1, "2.5"], output="runs/both")
     PosixPath('runs/both')
 
     Returns:
@@ -235,17 +249,18 @@ def combine(session: Session) -> Any:
 
     Raises:
         UsageError: for weights that do not fit.
+        InputError: naming the position of a count that is not positive or a pre-token that cannot be one.
         RunDirectoryError: for runs that are not completely counted or cannot be compared.
         TrainingError: for counts beyond 2^63 - 1.
     """
-    options, mixture = session.options, mixture_of(session.options)
-    if options.dry_run:
+    if session.options.dry_run:
         from bpe_pipeline.commands.dry_run import plan_combination
 
-        return plan_combination(options.runs, options.weights, options, session.listener, mixture)
-    from bpe_pipeline.commands.combine import run_combine
+        return plan_combination(session.options, session.given, session.listener)
+    from bpe_pipeline.commands.combine import combination_asked, write_combination
 
-    return run_combine(options.runs, options.weights, options, session.executor, session.listener, mixture)
+    options, workers = session.options, (session.executor, session.listener)
+    return write_combination(combination_asked(options, session.given, *workers), options, *workers)
 
 
 COMMANDS = (train, count, merge, combine)

@@ -1,6 +1,6 @@
 """Values that declarations share: of Python, of tokenizers, of runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
@@ -18,14 +18,15 @@ def parse_tokenizer(value: object) -> Any:
     return parse_location(value) if isinstance(value, str | PathLike | Remote) else value
 
 
-def parse_runs(value: object) -> tuple[Location, ...]:
-    """Read a list of run directories."""
-    if isinstance(value, str | PathLike | Remote) or not isinstance(value, Iterable):
-        raise ValueError("a list of run directories")
+def parse_runs(value: object) -> tuple[Any, ...]:
+    """Read a list of run directories, files of counts, and mappings of pre-tokens to counts; or one mapping."""
+    listed = [value] if isinstance(value, Mapping) else value
+    if isinstance(listed, str | PathLike | Remote | bytes) or not isinstance(listed, Iterable):
+        raise ValueError("a list of run directories, of files of counts, or of mappings from pre-tokens to counts")
     runs = []
-    for run in value:
+    for run in listed:
         try:
-            runs.append(parse_location(run))
+            runs.append(run if isinstance(run, Mapping) else parse_location(run))
         except ValueError as error:
             raise ValueError(str(error), run) from None
     return tuple(runs)
@@ -39,6 +40,10 @@ class ValuesOptions(TrainOptions):
     exclude: tuple[str, ...] | None = None
     weights: tuple[str, ...] | None = None
     temperature: str | None = None
+    superwords_from: int | str | None = None
+    superword_pattern: str = "superbpe"
+    superword_words: int | str = 4
+    superword_colon: bool = False
     shares: tuple[str, ...] | None = None
     ray: str | None = None
     dry_run: bool = False

@@ -32,7 +32,7 @@ def extend(session: Session) -> Any:
     bpe-pipeline extend gpt2/tokenizer.json runs/sw --add 10000 --output gpt2-sw
 
     >>> bpe_pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w")]).save("base")
-    >>> run = bpe_pipeline.import_counts({"lowlow": 3, "low": 9}, special_tokens=[], output="runs/a")
+    >>> run = bpe_pipeline.combine({"lowlow": 3, "low": 9}, special_tokens=[], output="runs/a")
     >>> done = bpe_pipeline.extend("base", run, add=1, output="extended")
     >>> done.plan[0].id, done.plan[0].token, done.plan[0].old_ids
     (258, b'lowlow', (257, 257))
@@ -72,7 +72,7 @@ def prune(session: Session) -> Any:
     Bytes and added tokens stay. `protect` is a list or a file of tokens, as in vocab.json or as text.
 
     >>> bpe_pipeline.Tokenizer.from_merges([(b"l", b"o"), (b"lo", b"w"), (b"e", b"r")]).save("base")
-    >>> run = bpe_pipeline.import_counts({"low": 5, "lower": 1}, output="runs/a")
+    >>> run = bpe_pipeline.combine({"low": 5, "lower": 1}, output="runs/a")
     >>> done = bpe_pipeline.prune("base", run, keep=258, output="pruned")
     >>> done.removed
     (RemovedToken(old_id=258, token=b'er', score=1, new_ids=(68, 81)),)

@@ -32,9 +32,9 @@ from bpe_pipeline.merges.merge import STAGE
 from bpe_pipeline.merges.rules import MergeRules
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run import manifest
-from bpe_pipeline.run.manifest import IMPORTED, Run
+from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.runner import Advance, Runner, watched
-from bpe_pipeline.run.source import Source
+from bpe_pipeline.run.texts import Source
 from bpe_pipeline.storage import Location, location
 from bpe_pipeline.tokenizer.added import news_of, reserved_in, with_added
 from bpe_pipeline.tokenizer.export import limits_of
@@ -154,14 +154,14 @@ def _tokens_with_each(
         tasks = [(*counter, model, numbers) for counter in run.chunk_counters(chunks)]
         tokens = [of_chunk for _, of_chunk in runner.executor.run(tokens_by_merges, tasks)]
         by_name |= {name: list(map(sum, zip(*tokens, strict=True)))} if tokens else {}
-    for mixed in source.mixed if source else ():
+    for mixed in source.texts if source else ():
         try:
-            part = manifest.require(location(mixed.run))
+            part = manifest.require(location(mixed.name))
             name = part.directory.location.name
-            task = part.counter_path, mixed.counts, model, numbers
-            by_name[mixed.run if name in by_name else name] = runner.executor.one(tokens_by_merges, task)
+            task = part.counter_path, mixed.key, model, numbers
+            by_name[mixed.name if name in by_name else name] = runner.executor.one(tokens_by_merges, task)
         except PipelineError as error:
-            missing(f"no savings of {mixed.run}: {error}")
+            missing(f"no savings of {mixed.name}: {error}")
     return by_name
 
 
@@ -206,7 +206,7 @@ def change_of(options: ExtendOptions) -> Change:
 
 def _rules(options: ExtendOptions, source: Source | None) -> dict[str, Any]:
     """Return the rules of merging by name; by default a pair occurs twice in text, once in counts of another kind."""
-    least = 1 if source is not None and source.kind == IMPORTED else 2
+    least = 1 if source is not None and any(not text.is_run for text in source.texts) else 2
     rules = MergeRules.of(replace(options, min_frequency=options.min_frequency or least))
     return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 

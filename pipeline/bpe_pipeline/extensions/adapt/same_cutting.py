@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.pattern.presets import name_of
-from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import rules_of
 from bpe_pipeline.run.patterns import cut_by
@@ -39,7 +38,7 @@ def require_same_cutting(runner: Runner, model: Model, run: Run) -> None:
             f"the corpus with --like, and with --split-at {other[0]!r} if it separates documents there"
         )
     counted, preparation = rules_of(counting), model.preparation
-    if run.manifest.source is None or run.manifest.source.kind == manifest.RUNS:
+    if run.manifest.source is None or all(text.is_run for text in run.manifest.source.texts):
         of_run = replace(preparation, rules=counted).reaching({*counted, *separators})
         of_model = preparation.reaching(added)
         if other := sorted(text for text in {*of_run, *of_model} if of_run.get(text) != of_model.get(text)):

@@ -34,7 +34,6 @@ from bpe_pipeline.reports.tokens import unused_tokens
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.ids import CHAT_MARKS, WELL_KNOWN, is_reserved
 from bpe_pipeline.run.manifest import Run
-from bpe_pipeline.run.manifest import load as load_run
 from bpe_pipeline.run.patterns import cut_by
 from bpe_pipeline.storage import Location, names_in, same_location
 from bpe_pipeline.tokenizer.check import (
@@ -179,11 +178,9 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
 
 
 def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
-    """Return the run, or its second count for superwords, that was cut as the tokenizer cuts; a note if neither was."""
-    cutting = cut_by(model.counting_pattern)
-    for counted in filter(None, (run, load_run(run.coarse_location))):
-        if counted.manifest.cutting == cutting and counted.counter_path.exists():
-            return counted, ""
+    """Return the run, with a note if it was not cut as the tokenizer cuts."""
+    if run.manifest.cutting == cut_by(model.counting_pattern):
+        return run, ""
     return run, "; they were not split as the tokenizer splits: bpe-pipeline count TEXTS --like TOKENIZER"
 
 

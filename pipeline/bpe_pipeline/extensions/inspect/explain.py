@@ -208,7 +208,7 @@ def _counts(path: Location, vocabulary: Vocabulary) -> Sequence[int]:
     run = manifest.run_of(path)
     if run is None or run.manifest.merging is None:
         return ()
-    learned = merge_list.load(*merge.learning_of(run, run.manifest.options_of()).merges)
+    learned = merge_list.load(*merge.learning_of(run).merges)
     if learned is None or len(learned) < len(vocabulary.left):
         return ()
     learned = learned.first(len(vocabulary.left))

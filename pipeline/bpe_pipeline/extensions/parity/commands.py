@@ -29,8 +29,8 @@ def parity(session: Session) -> Any:
     bpe-pipeline parity runs/en runs/sw --temperature inf --output runs/fair
     bpe-pipeline parity runs/en runs/sw --ratio 1 --ratio 1.2 --vocab-size 32000 --output runs/fair
 
-    >>> one = bpe_pipeline.import_counts({"aabb": 10}, output="runs/one")
-    >>> two = bpe_pipeline.import_counts({"ccdd": 10}, output="runs/two")
+    >>> one = bpe_pipeline.combine({"aabb": 10}, output="runs/one")
+    >>> two = bpe_pipeline.combine({"ccdd": 10}, output="runs/two")
     >>> tokenizer = bpe_pipeline.parity(
     ...     {"one": one, "two": two}, dev={"one": one, "two": two}, vocab_size=259, output="runs/parity"
     ... )

@@ -12,12 +12,12 @@ def _languages() -> Any:
     return Languages
 
 
-def _section(executor: Any, run: Any, trained: Any) -> Any:
+def _section(_: Any, run: Any, trained: Any) -> Any:
     if run.manifest.source is None or run.manifest.source.kind != KIND:
         return None
     from bpe_pipeline.extensions.parity.measured import section
 
-    return section(executor, run, trained)
+    return section(run, trained)
 
 
 def _commands() -> Any:

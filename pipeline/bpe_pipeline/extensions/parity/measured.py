@@ -4,10 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bpe_pipeline.base.errors import PipelineError
-from bpe_pipeline.counts.counted import text_counters
-from bpe_pipeline.executors import Executor
-from bpe_pipeline.extensions.parity.parity_worker import LANGUAGE, Parity, lengths_of
+from bpe_pipeline.extensions.parity.parity_worker import LANGUAGE, Parity
 from bpe_pipeline.merges.merge_list import LEAST_COUNT, MergeList
 from bpe_pipeline.reports.definitions import reference_of
 from bpe_pipeline.reports.formulas import gini
@@ -15,16 +12,14 @@ from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.summary import Section
 from bpe_pipeline.reports.verdict import COST
-from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
-from bpe_pipeline.storage import named
 from bpe_pipeline.tokenizer.export import Trained
 
 _HARDLY_EVER, _MANY = 5, 0.05  # times; of all merges: so many of a language that occur hardly ever are warned of
 _ABOUT_GINI = "Gini coefficient: how much the texts differ in length; 0 if all are equal."
 
 
-def section(executor: Executor, run: Run, trained: Trained) -> Section | None:
+def section(run: Run, trained: Trained) -> Section | None:
     """Return how the merges compress each language; None of a shorter list than was measured.
 
     The Gini coefficients are those of the languages' lengths before merging, in bytes, and after, in tokens.
@@ -32,8 +27,7 @@ def section(executor: Executor, run: Run, trained: Trained) -> Section | None:
     parity, [size, *_] = run.manifest.chooser.parity, trained.options.vocab_size
     names, learned = [language.name for language in parity.languages], trained.merges(size)
     if learned.choices is None:
-        sizes = None if trained.options.first_stage is None else _with_superwords(executor, run, trained, size)
-        return None if sizes is None else _section(names, sizes, ("bytes", "tokens"), {})
+        return None
     sizes = learned.choices.state["measured"]
     chosen = {"merges": _chosen(learned, len(names)), "rare": _chosen(learned, len(names), below=_HARDLY_EVER)}
     of_mixture = not parity.dev and any(one.weight != (1, 1) for one in parity.languages)
@@ -97,15 +91,3 @@ def _advice(names: Sequence[str], total: int, merges: Sequence[int], rare: Seque
     by_name = {"chosen": dict(zip(names, merges, strict=True)), "rare": dict(zip(names, rare, strict=True))}
     take = f"--min-frequency {LEAST_COUNT}"
     return (Advice("rare merges", take, because, unless, evidence={"even_share": share, **by_name}),)
-
-
-def _with_superwords(executor: Executor, run: Run, trained: Trained, size: int) -> list[tuple[int, int]] | None:
-    """Return the bytes and the tokens of each language's text with superwords; None if a second count is gone."""
-    source = run.manifest.source
-    assert source is not None, "languages choose"
-    try:
-        runs = [manifest.require(named(one.run)) for one in source.mixed]
-        tasks = [(trained.model(size), text_counters(one, coarse=True)) for one in runs]
-        return [found for _, found in executor.run(lengths_of, tasks)]
-    except PipelineError:
-        return None

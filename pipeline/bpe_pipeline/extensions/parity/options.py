@@ -61,11 +61,6 @@ class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     seed: int = as_in(TextOptions, "seed")
     max_document_chars: int | None = as_in(TextOptions, "max_document_chars")
     stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
-    superwords_from: int | str | None = as_in(MergeOptions, "superwords_from",
-        help="let tokens span several words from this size or share on, chosen by counts alone; reads the texts again")
-    superword_pattern: str = as_in(MergeOptions, "superword_pattern")
-    superword_words: int | str = as_in(MergeOptions, "superword_words")
-    superword_colon: bool = as_in(MergeOptions, "superword_colon")
 
 
 class ParityCommandOptions(ParityOptions):

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,10 +19,9 @@ from bpe_pipeline.commands.combine import (
     Combination,
     making_of,
     not_combined,
-    parts_of,
     require_addable,
     require_comparable,
-    weigh,
+    text_of_run,
     write_combination,
 )
 from bpe_pipeline.commands.count import run_count
@@ -39,8 +39,8 @@ from bpe_pipeline.run.directory import RUN
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
-from bpe_pipeline.run.source import Source
 from bpe_pipeline.run.stored import plain
+from bpe_pipeline.run.texts import Source, described, weigh
 from bpe_pipeline.storage import Location, absolute, parse_location, same_location
 from bpe_pipeline.tokenizer.export import Trained
 
@@ -89,7 +89,7 @@ def run_parity(
     _require_measure(languages, dev, settings.get("ratio"), mixture)
     require_addable(runs, listener)
     names = [name for name, _ in languages]
-    mixed = weigh([home for _, home in languages], (), executor, mixture, names)
+    mixed = weigh([text_of_run(run, executor) for run in runs], (), mixture, names)
     weights = [one.weight for one in mixed]
     parity = Parity(tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), **settings)
     for run in of_dev:
@@ -97,23 +97,24 @@ def run_parity(
         require_counted(run, executor)
     if of_dev and (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
         listener(Notice("info", note))
-    parts = parts_of(runs, mixed, executor)
     making = making_of(given)
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
-    described = [f"{run.directory} x {one.shown_weight}" for run, one in zip(runs, mixed, strict=True)]
+    weighted = any(weight != (1, 1) for weight in weights)
     source = Source(
         Languages.KIND,
         parity.digest(),
-        " + ".join(described if parts.weights else [str(run.directory) for run in runs]) + ", merged by parity",
+        described([str(run.directory) for run in runs], [Fraction(*weight) for weight in weights])
+        + ", merged by parity",
         mixed,
         chosen_by=plain(Languages(parity)),
         counted=not_combined(runs, mixed),
-        weighted=bool(parts.weights) or any(run.manifest.weighted for run in runs),
+        weighted=weighted or any(run.manifest.weighted for run in runs),
         mixture=mixture and mixture.named(names),
     )
-    summary = write_combination(Combination(runs[0], source, parts, locations), making, executor, listener)
+    combination = Combination(runs, runs[0].manifest.counting, runs[0].manifest.cutting, source, mixed)
+    summary = write_combination(combination, making, executor, listener)
     merged = run_merge(summary.directory, _merging_of(given), executor, listener)
     _warn_of_silent_languages(names, merged[1], listener)
     return merged

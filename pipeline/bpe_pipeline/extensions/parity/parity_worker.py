@@ -19,8 +19,7 @@ from bpe_pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, s
 from bpe_pipeline.merges.merge_list import Choices, MergeList
 from bpe_pipeline.merges.merge_worker import MergeTask, OnMerged
 from bpe_pipeline.run.directory import fingerprint
-from bpe_pipeline.storage import Location, parse_location
-from bpe_pipeline.tokenizer.model import Model
+from bpe_pipeline.storage import parse_location
 
 LANGUAGE = "language"  # the column of a merge list: which one chose a merge, null for all together
 _MOST = 1_000_000  # merges, and last choices that are remembered
@@ -200,16 +199,3 @@ def way_of(parity: Parity, task: MergeTask) -> Merging:
     rare = ", or leave rare pre-tokens out with --min-pre-token-count"
     task.grant.require(needed, f"merging {len(languages)} counters by parity", rare)
     return Merging(needed, min(task.threads, len(languages)))
-
-
-def lengths_of(model_and_counters: tuple[Model, Sequence[tuple[Location, str]]]) -> tuple[int, int]:
-    """Return the bytes and the tokens of counters; `RunDirectoryError` if one is missing."""
-    model, counters = model_and_counters
-    lengths = {id_: len(token) for id_, token in model.vocabulary.tokens.items()}
-    size = tokens = 0
-    for path, mark in counters:
-        with open_counter(path, fingerprint=mark) as counter:
-            uses = model.uses(counter.read_all())
-        tokens += sum(uses)
-        size += sum(length * uses[id_] for id_, length in lengths.items())
-    return size, tokens

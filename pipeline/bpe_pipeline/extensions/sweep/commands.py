@@ -26,8 +26,8 @@ def sweep(session: Session) -> Any:
     bpe-pipeline sweep runs/en runs/ja runs/sw --temperature 1,2,3,inf --vocab-size 64k --output sweep
     bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --output sweep
 
-    >>> one = bpe_pipeline.import_counts({"low": 5, "lower": 9}, output="runs/one")
-    >>> two = bpe_pipeline.import_counts({"newest": 7, "widest": 3}, output="runs/two")
+    >>> one = bpe_pipeline.combine({"low": 5, "lower": 9}, output="runs/one")
+    >>> two = bpe_pipeline.combine({"newest": 7, "widest": 3}, output="runs/two")
     >>> swept = bpe_pipeline.sweep([one, two], weights={"two": [1, 2]}, vocab_size=[259, 261], output="sweep")
     >>> [(point.mixture, point.vocab_size) for point in swept.points]
     [('one-x1+two-x1', 259), ('one-x1+two-x1', 261), ('one-x1+two-x2', 259), ('one-x1+two-x2', 261)]

@@ -15,7 +15,7 @@ from typing import Any
 
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Advanced, Listener, Notice, StageEnded, StageStarted, notices_to
-from bpe_pipeline.commands.combine import require_addable, run_combine, text_bytes
+from bpe_pipeline.commands.combine import combination_of, require_addable, text_of_run, write_combination
 from bpe_pipeline.commands.held_out import short_names
 from bpe_pipeline.commands.merge import open_merging
 from bpe_pipeline.commands.report import text_of
@@ -147,7 +147,7 @@ def _mixtures(options: SweepOptions, runs: Mapping[str, Location], executor: Exe
         return mixtures_of(options.weights, [*runs])
     if options.weights:
         raise UsageError(BOTH)
-    sizes = {name: text_bytes(manifest.require(one), executor) for name, one in runs.items()}
+    sizes = {name: text_of_run(manifest.require(one), executor).bytes for name, one in runs.items()}
     return evened_mixtures(options.temperatures, options.shares or (), sizes)
 
 
@@ -207,12 +207,13 @@ def _open(sweep: _Sweep, mixture: Mixture, listener: Listener) -> _Opened:
     """Make the run of a mixture, as far as it is missing; returns it with its merge list, if that is stored already."""
     home, runner = sweep.directory / "mixtures" / mixture.name, sweep.runner
     runs = [sweep.runs[name] for name in mixture.weights]
-    run_combine(runs, [*mixture.weights.values()], replace(sweep.options, output=home), runner.executor, listener)
+    combination = combination_of(runs, [*mixture.weights.values()], None, {}, runner.executor, listener)
+    write_combination(combination, replace(sweep.options, output=home), runner.executor, listener)
     merging = {name: value for name, value in sweep.merging.items() if name not in ("output", "overwrite")}
     merging["vocab_size"] = sweep.options.vocab_size
     with open_merging(home, merging, runner.executor, listener) as (own, run, counted, options, _):
         run = manifest.store_merging(run, options)
-        task = merge.task_of(own, merge.learning_of(run, options), counted, options)
+        task = merge.task_of(own, merge.learning_of(run), counted, options)
         return run, options, task, merge.stored(task, runner.executor)
 
 

@@ -58,21 +58,21 @@ def merge_short(session: Session) -> Any:
     Returns:
         The tokenizer.
     """
-    from bpe_pipeline.commands.combine import Combination, making_of, write_combination
+    from bpe_pipeline.commands.combine import Combination, making_of, text_of_run, write_combination
     from bpe_pipeline.commands.merge import run_merge
-    from bpe_pipeline.counts.counted import require_counted
-    from bpe_pipeline.counts.counter_file import Parts
     from bpe_pipeline.run import manifest
     from bpe_pipeline.run.directory import fingerprint
-    from bpe_pipeline.run.source import Source
     from bpe_pipeline.run.stored import plain
+    from bpe_pipeline.run.texts import Source
     from token_lengths.short_tokens import ShortTokens
 
     options, workers = session.options, (session.executor, session.listener)
     run, chooser = manifest.require(options.run), ShortTokens(options.longest)
     digest = fingerprint(run.manifest.counter_fingerprint(), plain(chooser))
     source = Source(chooser.KIND, digest, f"{run.directory}, merged to short tokens", chosen_by=plain(chooser))
-    parts = Parts([run.counter], require_counted(run, session.executor).statistics)
+    combination = Combination(
+        [run], run.manifest.counting, run.manifest.cutting, source, [text_of_run(run, session.executor)]
+    )
     making = making_of(session.given)
-    made = write_combination(Combination(run, source, parts, [options.run]), making, *workers)
+    made = write_combination(combination, making, *workers)
     return run_merge(made.directory, {key: one for key, one in session.given.items() if key != "output"}, *workers)

@@ -1,5 +1,4 @@
-"""How a coarse pattern fits the pre-tokens of a counter, in a worker process: it should cut between them, not
-inside."""
+"""How a pattern fits the pre-tokens of a counter, in a worker process: a coarser one cuts between them, not inside."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,7 +11,7 @@ _MOST_ROWS = 20_000  # in order of a hash, so a sample; of different pre-tokens
 
 
 @dataclass(frozen=True)
-class FitTask:
+class SplitTask:
     """A counter of pre-tokens, and the pattern that should be coarser than theirs."""
 
     counter: Location
@@ -23,7 +22,7 @@ class FitTask:
         return f"looking at the pre-tokens of {self.counter}"
 
 
-def pre_tokens_cut(task: FitTask) -> tuple[float, str]:
+def pre_tokens_cut(task: SplitTask) -> tuple[float, str]:
     """Return the share of different pre-tokens that the pattern would cut, and an example."""
     with open_counter(task.counter, fingerprint=task.fingerprint) as counter:
         columns = counter.read(0)

@@ -1,4 +1,4 @@
-"""Counts of other programs become a run, and what cannot be a counter is named with its place."""
+"""Counts of other programs are terms of a run, and what cannot be a counter is named with its place."""
 
 import gzip
 import os
@@ -21,12 +21,12 @@ from object_store import Store
 from reference import train_reference
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import InputError, TrainingError, UsageError
-from bpe_pipeline.commands import import_counts
-from bpe_pipeline.counts import counts_file, import_worker
-from bpe_pipeline.counts.counts_file import read_counts
-from bpe_pipeline.counts.import_worker import TakeTask, cut_otherwise, take_file
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
+from bpe_pipeline.corpus.read_budget import UNLIMITED
+from bpe_pipeline.counts import foreign_worker
+from bpe_pipeline.counts.foreign_worker import ForeignTask, cut_otherwise, read_foreign, read_parquet
 from bpe_pipeline.pattern.compiler import compile_pattern
+from bpe_pipeline.storage import sha256_of
 
 
 def table_in(path: Path, rows: Sequence[tuple[Any, int]]) -> Path:
@@ -37,7 +37,8 @@ def table_in(path: Path, rows: Sequence[tuple[Any, int]]) -> Path:
 
 
 def read(path: Path) -> list[tuple[bytes, int]]:
-    return [row for batch in read_counts(path) for row in zip(batch.pre_tokens, batch.counts, strict=True)]
+    batches = read_parquet(path, UNLIMITED)
+    return [row for batch in batches for row in zip(batch.pre_tokens, batch.counts, strict=True)]
 
 
 NO_ROWS = pa.table({"pre_token": pa.array([], "string"), "count": pa.array([], "int8")})
@@ -75,12 +76,14 @@ def test_counts_that_are_refused(tmp_path, counts, message):
         source = tmp_path / "c.parquet"
         source.write_bytes(counts) if isinstance(counts, bytes) else pq.write_table(counts, source)
     with pytest.raises((InputError, TrainingError), match=message):
-        bpe_pipeline.train_from_counts(source, output=tmp_path / "run", vocab_size=300, workers=1)
+        bpe_pipeline.combine([source], output=tmp_path / "run", workers=1)
     assert not (tmp_path / "run" / "counter.parquet").exists()
 
 
-def take_task(path: Path, **changes: object) -> TakeTask:
-    task = TakeTask(path, (), compile_pattern("none"), path.with_name(".p.part"), "f", 1 << 30)
+def task_of(path: Path, **changes: object) -> ForeignTask:
+    task = ForeignTask(
+        path, str(sha256_of(path)), "{}", (), compile_pattern("none"), path.with_name(".p"), "f", 1 << 30
+    )
     return replace(task, **changes)
 
 
@@ -89,34 +92,24 @@ def take_task(path: Path, **changes: object) -> TakeTask:
 @example([(b"a", 2), (b"a", 3)])
 def test_repeated_pre_tokens_are_added(tmp_path_factory, rows):
     home = tmp_path_factory.mktemp("take")
-    taken = take_file(take_task(table_in(home / "c.parquet", rows), part_bytes=1))
+    taken = read_foreign(task_of(table_in(home / "c.parquet", rows), part_bytes=1))
     expected = sum((Counter({pre_token: count}) for pre_token, count in rows), Counter())
     assert sum((read_counter(part) for part in taken.parts), Counter()) == expected
     assert (taken.rows, taken.pre_tokens) == (len(rows), expected.total())
 
 
 def test_many_batches_are_many_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(counts_file, "BATCH_ROWS", 10)
+    monkeypatch.setattr(foreign_worker, "BATCH_ROWS", 10)
     rows = [(b"p%02d" % (number % 30), 1) for number in range(100)]
-    assert len(take_file(take_task(table_in(tmp_path / "c.parquet", rows), part_bytes=1)).parts) == 10
+    assert len(read_foreign(task_of(table_in(tmp_path / "c.parquet", rows), part_bytes=1)).parts) == 10
     with pytest.raises(InputError, match="row 26"):
-        take_file(take_task(table_in(tmp_path / "c.parquet", [(b"a", 1)] * 25 + [(b"a", 0)])))
+        read_foreign(task_of(table_in(tmp_path / "c.parquet", [(b"a", 1)] * 25 + [(b"a", 0)])))
 
 
-@pytest.mark.parametrize(("home", "name"), [(import_counts.hashlib, "file_digest"), (import_worker, "read_counts")])
-def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch, home, name):
-    path, own = table_in(tmp_path / "c.parquet", [(b"a", 1)]), getattr(home, name)
-
-    def then_write(*args: Any) -> Any:
-        found = own(*args)
-        found = iter(list(found)) if name == "read_counts" else found
-        table_in(path, [(b"b", 22), (b"c", 1)])
-        return found
-
-    monkeypatch.setattr(home, name, then_write)
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path):
+    path = table_in(tmp_path / "c.parquet", [(b"a", 1)])
     with pytest.raises(InputError, match=r"c\.parquet changed while it was read"):
-        bpe_pipeline.import_counts(path, output=tmp_path / "run", workers=1)
-    assert not (tmp_path / "run" / "counter.parquet").exists()
+        read_foreign(task_of(path, key="of another"))
 
 
 TEXT_TYPES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())]
@@ -134,7 +127,6 @@ def test_parquet_of_all_types(tmp_path, pre_token_type, count_type):
         for part in (table.slice(0, 0), table.slice(0, 1), table.slice(0, 0), table.slice(1), table.slice(0, 0)):
             writer.write_table(part)  # empty row groups are skipped
     assert read(tmp_path / "c.parquet") == rows
-    assert [row for b in counts_file.counts_in(table) for row in zip(b.pre_tokens, b.counts, strict=True)] == rows
 
 
 @pytest.mark.filterwarnings("ignore:the pattern runs on the regex package")
@@ -151,20 +143,27 @@ def test_pre_tokens_of_another_pattern_are_found_and_warned_about(pattern, tmp_p
     assert cut_otherwise([pre_token for pre_token in pre_tokens if pre_token not in expected], compiled) == []
     some = rf"would split {len(expected)} pre-tokens of {len(pre_tokens)} differently, such as 'a b'"
     with pytest.warns(UserWarning, match=some):
-        bpe_pipeline.import_counts(dict.fromkeys(pre_tokens, 1), output=tmp_path / "run", pattern=pattern)
+        bpe_pipeline.combine(dict.fromkeys(pre_tokens, 1), output=tmp_path / "run", pattern=pattern)
 
 
-def test_counter_of_a_run_gives_the_same_tokenizer(trained: Path, tmp_path: Path) -> None:
+def test_the_counter_of_a_run_is_its_export(trained: Path, tmp_path: Path) -> None:
     counts, home = Path(shutil.copy(trained / "counter.parquet", tmp_path)), tmp_path / "run"
-    result = succeeded(run("import-counts", counts, "--output", home))
+    result = succeeded(run("combine", counts, "--output", home))
     assert "differently" not in result.stderr
     assert f"counts from {counts}" in result.stdout
     succeeded(run("merge", home, "--vocab-size", 600))
     assert files_in(home / "tokenizer")["tokenizer.json"] == files_in(trained / "tokenizer")["tokenizer.json"]
-    assert "kept" in run("import-counts", counts, "--output", home).stdout
-    succeeded(run("import-counts", counts, "--pattern", "qwen2", "--output", tmp_path / "other"))
+    assert "kept" in run("combine", counts, "--output", home).stdout
+    other = refused(run("combine", counts, "--pattern", "qwen2", "--output", tmp_path / "other"), 1)
+    assert "has other pre-tokens: --pattern is 'gpt2' there and 'qwen2' here" in other
+    bpe_pipeline.count(__file__, output=tmp_path / "qwen", pattern="qwen2")
+    assert "--pattern is 'gpt2' there" in refused(
+        run("combine", tmp_path / "qwen", counts, "--output", tmp_path / "x"), 1
+    )
+    with pytest.raises(RunDirectoryError, match="with --pattern 'qwen2', not 'gpt2'"):
+        bpe_pipeline.combine([tmp_path / "qwen", counts], pattern="gpt2", output=tmp_path / "x")
     table_in(counts, [(b"a", 1)])
-    assert "another run" in refused(run("import-counts", counts, "--output", home), 1)
+    assert "another run" in refused(run("combine", counts, "--output", home), 1)
     assert list(home.glob(".*.part")) == []
 
 
@@ -172,62 +171,64 @@ def test_overwrite_keeps_the_run_until_counts_are_checked(trained: Path, tmp_pat
     home, one, other = shutil.copytree(trained, tmp_path / "run"), tmp_path / "b.parquet", tmp_path / "c.parquet"
     before = files_in(home)
     table_in(one, [(b"a", 1 << 62)])
-    for rows, files in (([(b"a", 1), (b"b", 0)], [other]), ([], [other]), ([(b"a", 1 << 62)], [one, other])):
+    for rows, files in (([(b"a", 1), (b"b", 0)], [other]), ([], [other]), ([(b"b", 1 << 62)], [one, other])):
         table_in(other, rows)
         with pytest.raises((InputError, TrainingError)):
-            bpe_pipeline.import_counts(files, output=home, overwrite=True)
+            bpe_pipeline.combine(files, output=home, overwrite=True)
     with pytest.raises(InputError, match="the count of 'a'"):
-        bpe_pipeline.train_from_counts({"a": 0}, output=home, vocab_size=300, overwrite=True)
+        bpe_pipeline.combine({"a": 0}, output=home, overwrite=True)
     assert files_in(home) == before
     table_in(other, [(b"a", (1 << 62) - 1)])
-    bpe_pipeline.import_counts([one, other], output=home, overwrite=True)
+    bpe_pipeline.combine([one, other], output=home, overwrite=True)
     left = {path.name for path in home.iterdir()}
     assert left == {".lock", "counter.parquet", "counts", "log.txt", "report.json", "report.txt", "run.json"}
 
 
 @pytest.mark.slow
 def test_counts_in_a_store(store: Store, trained: Path, tmp_path: Path) -> None:
-    counts, imported = store.uri("counts/c.parquet"), store.uri("runs/imported")
+    counts, made = store.uri("counts/c.parquet"), store.uri("runs/made")
     store.put("counts/c.parquet", (trained / "counter.parquet").read_bytes())
-    assert f"counts from {counts}" in succeeded(run("import-counts", counts, "--output", imported)).stdout
+    assert f"counts from {counts}" in succeeded(run("combine", counts, "--output", made)).stdout
     assert not [key for key in store.listing() if "/." in key]
-    expected = bpe_pipeline.load(trained).merges
-    assert bpe_pipeline.merge(imported, vocab_size=600)[600].merges == expected
-    bpe_pipeline.import_counts(trained / "counter.parquet", output=imported)  # the same counts, from another place
-    assert bpe_pipeline.train_from_counts([counts], output=tmp_path / "run", vocab_size=600).merges == expected
+    assert bpe_pipeline.merge(made, vocab_size=600)[600].merges == bpe_pipeline.load(trained).merges
+    bpe_pipeline.combine([trained / "counter.parquet"], output=made)  # the same counts, from another place
     store.put("bad.parquet", "no Parquet")
-    line = refused(run("import-counts", store.uri("bad.parquet"), "--output", imported, "--overwrite"), 1)
+    line = refused(run("combine", store.uri("bad.parquet"), "--output", made, "--overwrite"), 1)
     assert re.search(r"bad\.parquet\S* is no Parquet file", line)
-    assert "runs/imported/tokenizer/tokenizer.json" in store.listing()
+    assert "runs/made/tokenizer/tokenizer.json" in store.listing()
     with pytest.raises(InputError, match=r"none\.parquet\S* cannot be read"):
-        bpe_pipeline.import_counts(store.uri("none.parquet"), output=tmp_path / "other")
-    with pytest.raises(UsageError, match="is no file of counts: expected a path, or a URI of a known scheme"):
-        bpe_pipeline.import_counts("s4://bucket/c.parquet", output=tmp_path / "other")
+        bpe_pipeline.combine([store.uri("none.parquet")], output=tmp_path / "other")
 
 
 @pytest.mark.parametrize("factor", [1, 1 << 33])
 def test_training_on_a_mapping_gives_the_reference_merges(factor: int, tmp_path: Path) -> None:
     counts = {word: factor * n for word, n in {"low": 5, "lower": 2, "widest": 3, "newest": 6}.items()} | {"th": 5}
-    tokenizer = bpe_pipeline.train_from_counts(counts, output=tmp_path / "run", vocab_size=263)
+    [tokenizer] = bpe_pipeline.merge(bpe_pipeline.combine(counts, output=tmp_path / "run"), vocab_size=263).values()
     expected = train_reference({pre_token.encode(): count for pre_token, count in counts.items()}, 6)
     assert tokenizer.merges == [(tokenizer.vocab[a], tokenizer.vocab[b]) for a, b, _ in expected]
-    table = pa.table({"pre_token": list(counts), "count": list(counts.values())})
-    again = bpe_pipeline.train_from_counts(table, output=tmp_path / "table", vocab_size=263)
-    assert again.merges == tokenizer.merges
     reordered = dict(reversed(counts.items()))
-    assert bpe_pipeline.import_counts(reordered, output=tmp_path / "run") == tmp_path / "run"  # the same counts, kept
+    assert bpe_pipeline.combine(reordered, output=tmp_path / "run") == tmp_path / "run"  # the same counts, kept
+
+
+def test_foreign_counts_have_weights_as_runs_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_worker, "BATCH_ROWS", 2)
+    one = bpe_pipeline.combine({"a": 5, "b": 1}, output=tmp_path / "one")
+    file = table_in(tmp_path / "c.parquet", [(b"a", 1), (b"b", 1), (b"a", 2), (b"c", 1)])
+    bpe_pipeline.combine([one, {"a": 2, "d": 3}, file], weights=["1", "1.5", "2.5"], output=tmp_path / "sum")
+    assert read_counter(tmp_path / "sum/counter.parquet") == {b"a": 5 + 3 + 8, b"b": 1 + 3, b"c": 3, b"d": 5}
+    for more, message in (({"temperature": 2}, "combine each file"), ({"part": "0/2"}, "--part combines runs")):
+        with pytest.raises(UsageError, match=message):
+            bpe_pipeline.combine([one, file], output=tmp_path / "other", **more)
 
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "c.parquet")
-    with table_in(tmp_path / "kept.parquet", [(b"a", 1)]).open("rb") as kept:
-        pipes = tmp_path / "c.parquet", Path("/dev/null"), Path(f"/dev/fd/{kept.fileno()}")
-        refusals = {pipe: f"{pipe} is not a regular file: save its content to a file" for pipe in pipes}
-        refusals |= {
-            3: "given as int",
-            ("a.parquet", "a.parquet"): "named twice",
-            "none.parquet": r"none\.parquet cannot be read",
-        }
-        for counts, message in refusals.items():
-            with pytest.raises((InputError, UsageError), match=message):
-                bpe_pipeline.import_counts(counts, output=tmp_path / "run", workers=1)
+    pipe = tmp_path / "c.parquet"
+    for counts, message in (
+        ([pipe], f"{pipe} is not a regular file: save its content to a file"),
+        (3, "a list of run directories"),
+        (("a.parquet", "a.parquet"), "named twice"),
+        (["none.parquet"], r"none\.parquet cannot be read"),
+    ):
+        with pytest.raises((InputError, UsageError), match=message):
+            bpe_pipeline.combine(counts, output=tmp_path / "run", workers=1)
