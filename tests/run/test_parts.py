@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import threading
+import time
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,7 @@ import bpe_pipeline
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.parts import Part, parse_part, part_of
-from bpe_pipeline.storage import lock
+from bpe_pipeline.storage import lock, scratch
 from bpe_pipeline.storage.scratch import process_namespace
 
 TEXT = "low lower lowest newer newest\n" * 300
@@ -289,3 +290,18 @@ def test_a_lock_that_cannot_be_emptied_hides_no_reason(tmp_path: Path, monkeypat
         raise RunDirectoryError("the reason")
     with lock.held(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("age_s", [0, 100_000])
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_what_a_part_may_be_writing_stays(corpus: Path, tmp_path: Path, where: str, age_s: int) -> None:
+    """Parts register nowhere: the command without `--part` may start while they work."""
+    bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1, chunk_size=9000)
+    namespace = scratch.process_namespace() if where == "here" else "0" * 16
+    marks = [f"{namespace}-{os.getppid()}", f"{namespace}-{2**22 + 1}"]
+    files = [tmp_path / "run/counts" / f".000001.parquet.{mark}.partial" for mark in marks]
+    for path in files:
+        path.touch()
+        os.utime(path, (time.time() - age_s,) * 2)
+    bpe_pipeline.count(corpus, output=tmp_path / "run", workers=1)
+    assert [path.exists() for path in files] == ([True, False] if where == "here" else [not age_s] * 2)

@@ -181,13 +181,15 @@ class Directory:
                     parent.rmdir()
 
     def remove_partial(self, names: Iterable[str], endings: tuple[str, ...] = (".partial", ".part")) -> None:
-        """Delete what killed writers of these files left: `.NAME.*` with one of the endings."""
+        """Delete what killed writers of these files left, `.NAME.*` with one of the endings; a living part's stay."""
         for parent, listed in self._by_parent(names).items():
             for name in self.names_in(parent):
                 if name.startswith(".") and name.endswith(endings):
                     stems = itertools.accumulate(name.lstrip(".").split("."), "{}.{}".format)
-                    if not listed.isdisjoint(stems):
-                        self._remove(parent / name)
+                    path = parent / name
+                    is_written = isinstance(path, Path) and scratch.may_be_written(path)
+                    if not is_written and not listed.isdisjoint(stems):
+                        self._remove(path)
         if isinstance(self.location, Remote):
             scratch.sweep()
 

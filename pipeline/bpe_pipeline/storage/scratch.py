@@ -9,12 +9,16 @@ import contextlib
 import functools
 import os
 import platform
+import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bpe_pipeline import _core
 
 PARTIAL = ".partial"  # ends the name of what is being written
+_MARK = re.compile(r"\.([0-9a-f]{16}-[0-9]+)(?=\.)")
+_DAY_S = 86_400.0
 _CLOCK_S = 5.0  # by which a host's clock may be corrected while a process runs
 
 
@@ -60,6 +64,18 @@ def is_alive(process: int, started_s: object = None) -> bool:
         return bool(running.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error as error:
         return not isinstance(error, psutil.NoSuchProcess)
+
+
+def may_be_written(path: Path) -> bool:
+    """Return whether the process for which a temporary file is named may write it: one elsewhere may for a day."""
+    mark = _MARK.search(path.name)
+    if mark is None or not is_of_another(mark[1]):
+        return False
+    if mark[1].startswith(process_namespace()):
+        return True
+    with contextlib.suppress(FileNotFoundError):
+        return time.time() - path.stat().st_mtime < _DAY_S
+    return False
 
 
 @contextlib.contextmanager
