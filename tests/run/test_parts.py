@@ -142,11 +142,13 @@ def test_parts_exclude_what_works_alone_and_leave_their_logs(corpus: Path, tmp_p
     succeeded(run(*words, "--part", "3/4"))
     logs = [tmp_path / "run" / f"log-{part}-of-4.txt" for part in (1, 3)]
     texts = [log.read_text() for log in logs]
+    line = refused(run("merge", directory), 1)
+    assert "is not completely counted (part 4/4 has not run, part 2/4 has not run); run the" in line
     told = succeeded(run(*words)).stderr
-    assert "chunks of the parts 0/4, 2/4 are counted here: these parts did not run, or not to their end" in told
+    assert "are counted here: part 4/4 has not run, part 2/4 has not run" in told
     assert all(text in (tmp_path / "run" / "log.txt").read_text() for text in texts)
     assert not any(log.exists() for log in logs)
-    assert "of the parts" not in succeeded(run(*words)).stderr
+    assert "has not run" not in succeeded(run(*words)).stderr
 
 
 def test_of_many_that_create_a_file_one_does(tmp_path: Path) -> None:
@@ -305,3 +307,26 @@ def test_what_a_part_may_be_writing_stays(corpus: Path, tmp_path: Path, where: s
         os.utime(path, (time.time() - age_s,) * 2)
     bpe_pipeline.count(corpus, output=tmp_path / "run", workers=1)
     assert [path.exists() for path in files] == ([True, False] if where == "here" else [not age_s] * 2)
+
+
+@pytest.mark.parametrize("part", ["", "1/2"])
+@pytest.mark.parametrize("started", [0.0, 1e40, float("nan")])
+def test_the_file_of_another_host_holds_also_where_the_system_has_locks(
+    tmp_path: Path, part: str, started: float
+) -> None:
+    """Mounts differ by node; the time may be damaged."""
+    owner = {"host": "elsewhere", "place": "elsewhere", "process": 7, "started": started}
+    (tmp_path / ".locked-by").write_text(json.dumps(owner))
+    with (
+        pytest.raises(RunDirectoryError, match="process 7.* If it is dead: rm "),
+        Directory(tmp_path, RUN).locked(part),
+    ):
+        pass
+
+
+def test_a_pipe_in_place_of_the_lock_blocks_no_part(corpus: Path, tmp_path: Path) -> None:
+    bpe_pipeline.count(corpus, output=tmp_path / "run")
+    (tmp_path / "run" / ".lock").unlink()
+    os.mkfifo(tmp_path / "run" / ".lock")
+    for part in (["--part", "1/2"], []):
+        succeeded(run("count", corpus, "--output", tmp_path / "run", *part))

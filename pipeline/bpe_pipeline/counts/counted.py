@@ -10,6 +10,7 @@ from bpe_pipeline.counts.counter_file import Counter, CounterFacts, Sum, Term, c
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Manifest, Run
+from bpe_pipeline.run.parts import missing_parts
 from bpe_pipeline.run.texts import described
 from bpe_pipeline.storage import Location, named
 
@@ -46,9 +47,10 @@ def require_counted(run: Run, executor: Executor) -> Counted:
     complete = find_counted(run, executor)
     if complete is None:
         again = "`count` or `train`" if run.manifest.source is None else "command"
-        raise RunDirectoryError(
-            f"{run.directory} is not completely counted; run the {again} that started it again, then continue"
-        )
+        missing = [number for number, is_there in enumerate(run.chunks_there()) if not is_there]
+        parts = missing_parts(run.directory.parts_that_ran(), missing)
+        what = f"{run.directory} is not completely counted{f' ({parts})' if parts else ''}"
+        raise RunDirectoryError(f"{what}; run the {again} that started it again, then continue")
     return complete
 
 

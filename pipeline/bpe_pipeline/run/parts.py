@@ -2,12 +2,14 @@
 
 import os
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.units import format_count
 
 AUTO = "auto"
+_NAMED = 5  # parts that are missing
 _SLURM = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_STEP")
 _SGE = ("SGE_TASK_ID", "SGE_TASK_FIRST", "SGE_TASK_LAST", "SGE_TASK_STEPSIZE")
 _PBS = ("PBS_ARRAY_INDEX", "PBS_ARRAYID")  # it says a task's number alone
@@ -73,6 +75,23 @@ def processes(options: object) -> int:
     """Return how many processes share the work, by the options of each."""
     text = getattr(options, "part", None)
     return 1 if text is None else part_of(text).count
+
+
+def missing_parts(ran: Collection[tuple[int, int]], missing: Iterable[int]) -> str:
+    """Say which parts left these chunks undone; those without a log have not run. "" where there were no parts.
+
+    ran: I and N of each part that has a log.
+
+    >>> missing_parts([(1, 4), (3, 4)], [2, 3, 6])
+    'part 2/4 has not run, part 3/4 has not finished'
+    """
+    chunks, said = list(missing), []
+    for count in sorted({count for _, count in ran}):
+        numbers = {index % count: index for index, of in ran if of == count}  # 0/N and N/N are one
+        for first in sorted({chunk % count for chunk in chunks}):
+            how = "finished" if first in numbers else "run"
+            said.append(f"part {numbers.get(first, first or count)}/{count} has not {how}")
+    return ", ".join(said[:_NAMED]) + (f" and {len(said) - _NAMED:,} more" if len(said) > _NAMED else "")
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,10 @@ from bpe_pipeline.executors import ONE_CORE, Executor, Need, Node
 from bpe_pipeline.run.directory import LOG, RUN, Directory, Kind, new_directory
 from bpe_pipeline.run.memory import LEAST_WORK_BYTES, Broker
 from bpe_pipeline.run.options import OutputOptions, PartOptions, Values, WorkOptions
-from bpe_pipeline.run.parts import Part, part_of
+from bpe_pipeline.run.parts import Part, missing_parts, part_of
 from bpe_pipeline.run.workers import thread_count, worker_count
 from bpe_pipeline.storage.atomic import appendable
 
-_NAMED_PARTS = 5
 _EASE_OF_PARTS = 4  # of measuring memory, which as many processes do as there are parts
 OF_SUPERWORDS = " superwords"  # what the names of stages end with that learn them
 _log = logging.getLogger(__name__)
@@ -64,8 +63,7 @@ class Runner:
 
     workers: how many were asked for. times: seconds of each stage so far, None if its output was there already;
     suffix: of the names of stages. kept: what an interruption would leave, in words; None if nothing was changed yet.
-    part: the share of the tasks of each stage that is done here; None: all. arrays: into how many parts processes that
-    have left their logs divided the work.
+    part: the share of the tasks of each stage that is done here; None: all. parts_that_ran: I and N of those with logs.
     """
 
     executor: Executor
@@ -77,7 +75,7 @@ class Runner:
     kept: str | None = ""
     suffix: str = ""
     part: Part | None = None
-    arrays: set[int] = field(default_factory=set)
+    parts_that_ran: Sequence[tuple[int, int]] = ()
 
     @property
     def nodes(self) -> Sequence[Node]:
@@ -119,8 +117,8 @@ class Runner:
         begun = stage.begun(tasks) if stage.begun else 0
         grant = stage.grant
         at_once, worker = (grant.at_once, Need(memory_bytes=grant.need_bytes)) if grant else (None, ONE_CORE)
-        if stage.kept:
-            self._tell_of_parts(missing, stage.kept)
+        if stage.kept and (parts := missing_parts(self.parts_that_ran, missing)):
+            self.inform(f"{format_count(len(missing), 'chunks')} are {stage.kept} here: {parts}")
         with self.reporting(stage.name, total, stage.unit, done + begun) as advance:
             self.note(stage.kept, done, total)
             running = self.executor.run(stage.do, tasks, advance, at_once=at_once, need=stage.need or worker)
@@ -128,15 +126,6 @@ class Runner:
                 done += stage.weights[missing[position]]
                 self.note(stage.kept, done, total)
                 yield missing[position], result
-
-    def _tell_of_parts(self, missing: Sequence[int], kept: str) -> None:
-        """Say which parts of an array have not done all of their tasks, which are done here."""
-        for count in sorted(self.arrays):
-            parts = sorted({index % count for index in missing})
-            names = ", ".join(f"{part}/{count}" for part in parts[:_NAMED_PARTS])
-            more = f" and {len(parts) - _NAMED_PARTS:,} more" if len(parts) > _NAMED_PARTS else ""
-            what = f"{format_count(len(missing), 'chunks')} of the parts {names}{more} are {kept} here"
-            self.inform(f"{what}: these parts did not run, or not to their end")
 
     def note(self, kept: str, done: int, total: int) -> None:
         """Note what an interruption would leave of a stage. kept: the verb, as in a `Stage`; "": nothing to say."""
@@ -205,7 +194,7 @@ class Runner:
         log = directory / LOG
         if self.part is None:
             remove_partial()
-            self.arrays = {count for _, count in directory.parts_that_ran()}
+            self.parts_that_ran = directory.parts_that_ran()
         else:  # others write at the same time
             log = directory.log_of_part(str(self.part))
         directory.separate_log(log)

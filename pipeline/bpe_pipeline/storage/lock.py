@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import shlex
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from bpe_pipeline.base import system
-from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
+from bpe_pipeline.base.errors import RunDirectoryError, StorageError, os_error_as
 from bpe_pipeline.storage import CONFIG_BYTES, Location, read_json, remove
 from bpe_pipeline.storage.atomic import make_directory, write_whole
 from bpe_pipeline.storage.scratch import PARTIAL, is_alive, own_mark, process_namespace
@@ -34,6 +35,7 @@ LOCK, LOCKED_BY = ".lock", ".locked-by"
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)  # of a file system
 _OWNER_BYTES = 512  # one write replaces what another process wrote
 _TRIES, _SOON_S = 20, 0.05  # for a lock that a part may have for an instant, to see whether it is free
+_SETTLED_S = 0.3  # after which what another command wrote into a store at the same time is there
 _locked_by_us: dict[Location, str] = {}  # directory -> what we wrote into its `.locked-by`
 
 
@@ -56,7 +58,9 @@ class Owner:
         return self.host == platform.node() and 0 < self.started < psutil.boot_time()
 
     def __str__(self) -> str:
-        since = f", since {datetime.fromtimestamp(self.started, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.started else ""
+        since = ""
+        with contextlib.suppress(ValueError, OverflowError):  # no time: the file is damaged
+            since = f", since {datetime.fromtimestamp(self.started, UTC):%Y-%m-%d %H:%M:%S} UTC" if self.started else ""
         return f"({self.host}, process {self.process}{since})"
 
 
@@ -80,6 +84,13 @@ def _owner_in(file: Location) -> Owner | None:
     return Owner(**{name: fields[name] for name, kind in kinds.items() if isinstance(fields.get(name), kind)})
 
 
+def _owner_of_lock(lock: Path) -> Owner:
+    """Return whom the system's lock file names, as far as it can be read: it may be a foreign pipe."""
+    with contextlib.suppress(OSError, StorageError):
+        return _owner_in(lock) or Owner()
+    return Owner()
+
+
 @contextlib.contextmanager
 def held(directory: Location) -> Iterator[None]:
     """Work in a directory alone during the block; make it if it is missing.
@@ -89,15 +100,16 @@ def held(directory: Location) -> Iterator[None]:
     make_directory(directory)
     with contextlib.ExitStack() as leaving:
         descriptor = _locked(directory) if isinstance(directory, Path) else None
+        if descriptor is not None:
+            leaving.callback(os.close, descriptor)
         with _writing(directory):
+            _remove_dead_locked_by(directory)  # also where the system has locks: another node's mount may have none
             if descriptor is None:
                 _write_locked_by(directory)
                 leaving.callback(_remove_locked_by, directory)
-            else:
-                leaving.callback(os.close, descriptor)
-                if _is_ours(directory / LOCK, descriptor):
-                    leaving.callback(_empty, descriptor)
-                    os.pwrite(descriptor, f"{_ourselves():<{_OWNER_BYTES}}".encode(), 0)
+            elif _is_ours(directory / LOCK, descriptor):
+                leaving.callback(_empty, descriptor)
+                os.pwrite(descriptor, f"{_ourselves():<{_OWNER_BYTES}}".encode(), 0)
         yield
 
 
@@ -109,7 +121,7 @@ def refuse_locked(directory: Location) -> None:
     if not isinstance(directory, Path):
         return
     try:
-        descriptor = os.open(directory / LOCK, os.O_RDONLY)
+        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_NONBLOCK)  # a foreign pipe would block
     except FileNotFoundError:
         return
     try:
@@ -146,6 +158,7 @@ def create(where: Location, data: str) -> bool:
     if where.exists():
         return False
     write_whole(where, data)
+    time.sleep(_SETTLED_S)
     return where.read_bytes() == data.encode()
 
 
@@ -153,29 +166,43 @@ def _writing(directory: Location) -> "contextlib.AbstractContextManager[None]":
     return os_error_as(RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output")
 
 
-def _write_locked_by(directory: Location) -> None:
-    file, ours = directory / LOCKED_BY, _ourselves()
+def _remove_dead_locked_by(directory: Location) -> None:
+    """Remove the `.locked-by` of a dead process; raises `RunDirectoryError` for that of one that may live."""
+    file = directory / LOCKED_BY
     while (owner := _owner_in(file)) is not None:
         if not owner.is_dead:
             raise _is_locked_by(directory, owner)
-        _remove_dead(file, owner)
+        _remove_dead(file)
+
+
+def _write_locked_by(directory: Location) -> None:
+    file, ours = directory / LOCKED_BY, _ourselves()
     if not create(file, ours):
         raise _is_locked_by(directory, _owner_in(file) or Owner())
     _locked_by_us[directory] = ours
 
 
-def _remove_dead(file: Location, owner: Owner) -> None:
-    """Remove the file of a dead process, not that of another one that was faster."""
+def _remove_dead(file: Location) -> None:
+    """Remove the file of a dead process, unless another process has replaced it by now.
+
+    On a file system one process at a time looks and removes: the one that has made a second file.
+    """
     if not isinstance(file, Path):
         remove(file)
         return
-    moved = file.with_name(f".{file.name}.{own_mark()}{PARTIAL}")
-    with contextlib.suppress(FileNotFoundError):
-        file.rename(moved)
-        if _owner_in(moved) != owner:
-            with contextlib.suppress(FileExistsError):
-                os.link(moved, file)
-        moved.unlink()
+    removing = file.with_name(f"{file.name}-removing")
+    for _ in range(_TRIES):
+        if _link(removing, _ourselves()):
+            try:
+                if (owner := _owner_in(file)) is not None and owner.is_dead:
+                    file.unlink()
+            finally:
+                removing.unlink()
+            return
+        time.sleep(_SOON_S)
+    raise RunDirectoryError(
+        f"{removing} was left by a killed process; if no other command starts here: {_removal(removing)}"
+    )
 
 
 def _remove_locked_by(directory: Location) -> None:
@@ -187,14 +214,14 @@ def _remove_locked_by(directory: Location) -> None:
 
 def _is_locked_by(directory: Location, owner: Owner) -> RunDirectoryError:
     """Return the error for a directory with another process's `.locked-by`."""
-    line = _removing(directory / LOCKED_BY)
+    line = _removal(directory / LOCKED_BY)
     return RunDirectoryError(
         f"another process is working on {directory} {owner}; wait for it, or choose another --output. If it is dead: "
         f"{line}"
     )
 
 
-def _removing(file: Location) -> str:
+def _removal(file: Location) -> str:
     """Return the command that removes a file."""
     if isinstance(file, Path):
         return shlex.join(["rm", str(file)])
@@ -213,11 +240,11 @@ def _empty(descriptor: int) -> None:
 
 
 def _is_ours(path: Location, descriptor: int) -> bool:
-    """Return whether an open lock file is no link, and empty or written by a process that had the lock."""
+    """Return whether an open lock file is no link or pipe, and empty or written by a process that had the lock."""
     assert isinstance(path, Path), "the system locks files"
     status = os.fstat(descriptor)
     owner = _owner_in(path) if status.st_size else None
-    is_own = not status.st_size or (owner is not None and owner.process > 0)
+    is_own = (stat.S_ISREG(status.st_mode) and not status.st_size) or (owner is not None and owner.process > 0)
     return is_own and status.st_nlink == 1 and os.path.samestat(status, path.lstat())
 
 
@@ -244,8 +271,8 @@ def _locked(directory: Path) -> int | None:
             if error.errno in _NO_LOCKS:
                 return None
             tries += 1
-            owner = _owner_in(path)
-            if tries > _TRIES or (owner is not None and owner.process and not owner.is_dead):
+            owner = _owner_of_lock(path)
+            if tries > _TRIES or (owner.process and not owner.is_dead):
                 raise _is_locked(directory) from None  # else it may be a part that looks
             time.sleep(_SOON_S)
         finally:
@@ -256,10 +283,8 @@ def _locked(directory: Path) -> int | None:
 
 def _is_locked(directory: Path) -> RunDirectoryError:
     """Return the error for a directory that another process has locked."""
-    who = ""
-    with contextlib.suppress(OSError):
-        owner = _owner_in(directory / LOCK)
-        who = f" {owner}" if owner is not None and owner.process else ""
+    owner = _owner_of_lock(directory / LOCK)
+    who = f" {owner}" if owner.process else ""
     return RunDirectoryError(f"another process is working on {directory}{who}; wait for it, or choose another --output")
 
 
