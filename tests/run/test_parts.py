@@ -318,7 +318,7 @@ def test_the_file_of_another_host_holds_also_where_the_system_has_locks(
     owner = {"host": "elsewhere", "place": "elsewhere", "process": 7, "started": started}
     (tmp_path / ".locked-by").write_text(json.dumps(owner))
     with (
-        pytest.raises(RunDirectoryError, match="process 7.* If it is dead: rm "),
+        pytest.raises(RunDirectoryError, match=r"process 7.* If it is dead: rm "),
         Directory(tmp_path, RUN).locked(part),
     ):
         pass
