@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import every_command
 import pytest
+import tasks_here
 from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ def too_long(text: str, columns: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def shown(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], list[str]]:
-    """What each command shows at each width."""
+    """What each command shows at each width, asked of its result, so in this process."""
     home, found, results = tmp_path_factory.mktemp("shown"), dict[tuple[str, int], list[str]](), list[Result]()
 
     def printed(result: Result, *, quiet: bool) -> Iterator[str]:
@@ -40,7 +41,7 @@ def shown(text: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[st
         results.append(result)
         return iter(())
 
-    with patch.object(Result, "printed", printed):
+    with tasks_here.activated(), patch.object(Result, "printed", printed):
         for line in every_command.lines(home, text.read_text()):
             name, *words = line.replace(" --log-json", "").split()
             if name in AS_IT_IS:

@@ -120,6 +120,7 @@ def test_export_check_prints_and_reports_each_check(trained: Path, tmp_path: Pat
     assert "give both" in refused(run("export", trained, *sample), 2)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_different_ids_are_exit_code_1(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = tiktoken.Encoding.encode
     monkeypatch.setattr(tiktoken.Encoding, "encode", lambda *text, **options: real(*text, **options)[1:])
