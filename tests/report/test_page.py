@@ -312,6 +312,7 @@ def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Pat
         assert said in refused(run("report", *words), code)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -> None:
     broken = ("choose", lambda *_: 1 / 0, "ZeroDivisionError")
     for name, replacement, said in (broken, ("shortage_of", lambda *_: "2 GiB of 1 GiB", "they take 2 GiB of 1 GiB")):
@@ -323,6 +324,7 @@ def test_numbers_that_cannot_be_made_are_left_out(small: Path, tmp_path: Path) -
         assert bpe_pipeline.load(tmp_path / name).vocab_size <= 270
 
 
+@pytest.mark.usefixtures("in_process")
 def test_less_of_a_report_without_vl_convert_or_as_it_is_set(small: Path, monkeypatch: Any, tmp_path: Path) -> None:
     monkeypatch.setattr(drawing, "can_draw", lambda: False)
     bpe_pipeline.train(small, output=tmp_path / "run", vocab_size=260)
