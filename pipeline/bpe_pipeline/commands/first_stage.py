@@ -29,7 +29,7 @@ _ENDING = "-first-stage"
 _SUPERWORD_OPTIONS = ("superwords_from", "superword_pattern", "superword_words", "superword_colon")
 
 
-def beside(output: Location) -> Location:
+def location_for(output: Location) -> Location:
     """Return where `train` makes the run of the first stage: next to its output."""
     home = output.absolute() if isinstance(output, Path) and not output.name else output
     return home.with_name(home.name + _ENDING)

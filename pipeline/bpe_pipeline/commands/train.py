@@ -61,7 +61,7 @@ def _train_superwords(options: TrainOptions, executor: Executor, listener: Liste
     second = first_stage.options_of_second(options)
     broker = check_before_work(second, listener)
     with opened(second, executor, listener, broker) as (runner, directory):
-        home = Directory(first_stage.beside(directory.location), RUN)
+        home = Directory(first_stage.location_for(directory.location), RUN)
         first = first_stage.options_of_first(options, home.location)
         with home.locked(), _counted(runner, home, first) as (run, counted):
             run = manifest.store_merging(run, first)

@@ -53,7 +53,7 @@ class CombineTask:
     partition of all counters exceeds `memory_bytes`, fewer threads combine them. If it still does, or there are more
     files than may be open, groups of counters are combined first, into temporary local files. share: which of how many
     equal ranges of hashes (a power of two) this task combines; other tasks combine the others. pre_tokens: what they
-    are, in JSON, for whoever reads the output.
+    are, in JSON, for readers of the output.
     """
 
     terms: Sequence[Term]

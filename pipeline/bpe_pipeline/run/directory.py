@@ -122,7 +122,7 @@ class Directory:
         return self / f"log-{part.replace('/', '-of-')}.txt"
 
     def require_lock(self) -> None:
-        """Raise `RunDirectoryError`, before anything is published, if another process took over, as stores allow."""
+        """Raise `RunDirectoryError`, before anything is published, if this process has lost its `.locked-by`."""
         lock.require_ours(self.location)
 
     def write_manifest(self, document: dict[str, Any], *, absent: bool = False) -> bool:

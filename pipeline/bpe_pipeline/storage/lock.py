@@ -5,8 +5,8 @@ lock, and in an object store, it writes `.locked-by`: its host, process and star
 file system. A store has nothing like that: the file is written, then read back, so of two commands that start at the
 same instant both may believe that they work alone.
 
-A `.locked-by` of a dead process of this host is replaced. Of a process of another host nobody here can know whether it
-lives: the refusal has the line that removes the file. Parts write neither; they are refused while another works alone.
+A `.locked-by` of a dead process of this host is replaced. Whether a process of another host lives cannot be known here:
+the refusal has the line that removes the file. Parts write neither; they are refused while another works alone.
 """
 
 import contextlib
