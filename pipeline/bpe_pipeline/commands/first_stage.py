@@ -83,7 +83,7 @@ def with_stage(
     options = replace(options, superwords_from=options.first_size or size)
     if not learned.serves((options.first_size or size) - len(BYTE_ORDER)):
         raise UsageError(
-            f"--superwords-from {options.first_size:,}: {first.directory} has {size:,} tokens; give at most {size}"
+            f"--superwords-from {options.first_size:,}: {first.directory} has {size:,} tokens; give at most {size:,}"
         )
     require_same_text(first, run, executor)
     return replace(run, manifest=replace(run.manifest, first_stage=stage)), options

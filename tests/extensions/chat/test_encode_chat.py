@@ -161,6 +161,7 @@ def test_a_file_with_their_names_means_special_tokens(home: Path, tmp_path: Path
     assert typed == {"ours": 2, "theirs": 3, "both": 2}
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_day_of_the_first_start_is_kept(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = write_lines(tmp_path / "rows.jsonl", [dialog("low", "er")])
     jinja = tmp_path / "today.jinja"
