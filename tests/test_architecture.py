@@ -43,7 +43,7 @@ FOLDERS = (
     "_core",
     "__init__",
 )
-MOST_TOKENS = 295_859  # of the package's Python, in all: only ever lower it
+MOST_TOKENS = 295_840  # of the package's Python, in all: only ever lower it
 LONG_FILES = {"bpe_pipeline/tokenizer/tokenizer.py": 600}  # the tokenizer's face
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 50  # without its docstring

@@ -47,6 +47,7 @@ EOT = "<|endoftext|>"
     ("train a.txt empty.txt --weight 0 --weight 1", 2, "no input with text has a weight above 0.*; change one"),
     ("extend saved a --add 4", 2, "extend needs --output, a directory for the extended tokenizer"),
     ("prune saved a --keep 270", 2, "prune needs --output, a directory for the pruned tokenizer"),
+    ("combine a.txt", 2, "a.txt is neither a run nor a file of counts: name the directory of a run, or FILE.parquet"),
     ("merge a.txt", 1, "a.txt is a file; name a directory"), ("merge empty-directory", 1, "run.json"),
     ("encode --text a --tokenizer empty-directory", 1, "tokenizer.json"),
     ("encode --tokenizer empty-directory", 2, "--text"),

@@ -141,6 +141,11 @@ def _refuse_unfit(named: Sequence[Location | Mapping[Any, Any]], mixture: Mixtur
         if any(same_location(path, other) for other in paths[:index]):
             what = "file" if _is_counts(path) else "run"
             raise UsageError(f"the {what} {path} is named twice; name it once, with the sum of its weights")
+        if isinstance(path, Path) and path.is_file() and not _is_counts(path):
+            raise UsageError(
+                f"{path} is neither a run nor a file of counts: name the directory of a run, or FILE.parquet with the "
+                "columns pre_token and count"
+            )
     if mixture is not None and (len(paths) < len(named) or any(map(_is_counts, paths))):
         raise UsageError(
             "--temperature and --share weigh runs, whose bytes are known: combine each file of counts into a run first"

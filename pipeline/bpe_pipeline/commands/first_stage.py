@@ -80,13 +80,11 @@ def with_stage(
             f"{run.directory} holds another run: its merging was done with other merges of --first-stage {before.run}; "
             "choose another --output, or start again with --overwrite"
         )
-    options = replace(options, superwords_from=options.first_size or size)
-    if not learned.serves((options.first_size or size) - len(BYTE_ORDER)):
-        raise UsageError(
-            f"--superwords-from {options.first_size:,}: {first.directory} has {size:,} tokens; give at most {size:,}"
-        )
+    taken = options.first_size or size
+    if not learned.serves(taken - len(BYTE_ORDER)):
+        raise UsageError(f"--superwords-from {taken:,}: {first.directory} has {size:,} tokens; give at most {size:,}")
     require_same_text(first, run, executor)
-    return replace(run, manifest=replace(run.manifest, first_stage=stage)), options
+    return replace(run, manifest=replace(run.manifest, first_stage=stage)), replace(options, superwords_from=taken)
 
 
 def set_stage(runner: Runner, run: Run, stage: FirstStage) -> Run:

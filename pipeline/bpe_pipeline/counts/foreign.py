@@ -35,11 +35,11 @@ def text_of_foreign(foreign: Foreign) -> Text:
         for batch in counts_in(foreign):
             for pre_token, number in zip(batch.pre_tokens, batch.counts, strict=True):
                 total += number * int.from_bytes(hashlib.blake2b(pre_token, digest_size=24).digest())
-        return Text("a mapping", f"{total % (1 << 192):048x}", is_run=False)
+        return Text("a mapping", f"{total % (1 << 192):048x}")
     if isinstance(foreign, Path) and foreign.exists() and not foreign.is_file():
         raise InputError(f"{foreign} is not a regular file: save its content to a file and name that")
     with opened(foreign), reading(str(foreign)):
-        return Text(absolute(foreign), sha256_of(foreign) or "", is_run=False)
+        return Text(absolute(foreign), sha256_of(foreign) or "")
 
 
 def read_all(runner: Runner, run: Run, part_path: PartPath, foreign: Sequence[tuple[Foreign, Text]]) -> list[Sum]:

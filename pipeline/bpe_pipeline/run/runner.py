@@ -6,7 +6,7 @@ A stage says what is to be done, not where: one that was interrupted is the same
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -200,7 +200,8 @@ class Runner:
         directory.separate_log(log)
         with appendable(log) as path, log_to(path):
             if self.part is None:
-                _append(path, directory.take_logs_of_parts())
+                with path.open("ab") as file:
+                    file.writelines(directory.take_logs_of_parts())
             _log.info("%s", without_secrets(str(options)))
             try:
                 yield
@@ -209,12 +210,6 @@ class Runner:
                 raise
         if self.executor.retries and self.part is None:
             remove_partial()
-
-
-def _append(log: Path, texts: Iterable[bytes]) -> None:
-    for text in texts:
-        with log.open("ab") as file:
-            file.write(text)
 
 
 @contextlib.contextmanager
