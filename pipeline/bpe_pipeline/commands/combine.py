@@ -276,7 +276,7 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Identity, str]]:
         left_out = {number for number, text in enumerate(stored.texts) if not text.weight[0]}
         for index, file in enumerate(stored.plan.files):
             if not (left_out and stored.plan.owners[index] in left_out):
-                field = "" if file.format == "text" else stored.counting["text_field"]
+                field = stored.counting["text_field"] if file.kind.has_fields else ""
                 yield (resolved(file.path), file.size, file.digest, field), file.path
         return
     if not stored.texts:

@@ -12,7 +12,6 @@ from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.commands.combine import combination_asked
 from bpe_pipeline.commands.preload import TRAINING
 from bpe_pipeline.corpus.documents import DocumentJudge
-from bpe_pipeline.corpus.files import BATCH_FORMATS
 from bpe_pipeline.counts.combine import SHARE_BYTES
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
 from bpe_pipeline.counts.counted import require_counted
@@ -112,6 +111,6 @@ def _not_default(options: TrainOptions) -> str:
 def _most_disk(run: Run, counts: int) -> str:
     """Return the size that counters cannot exceed: in bytes, or times the text where that is compressed."""
     plan, most = run.manifest.plan, counts * _MOST_DISK
-    if any(file.compression != "none" or file.format in BATCH_FORMATS for file in plan.files):
+    if any(file.is_compressed for file in plan.files):
         return f"{most:g} times the decompressed text"
     return format_bytes(most * corpus_bytes(plan.files) + counts * _FOOTER_BYTES * (len(plan.chunks) + 1))

@@ -13,10 +13,11 @@ import pyarrow as pa
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from bpe_pipeline.corpus.documents import Records
-from bpe_pipeline.corpus.files import ARROW_FILE, CorpusFile, FileSpan, opened
+from bpe_pipeline.corpus.files import CorpusFile, FileSpan, opened
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.storage import OpenFile, is_uri
 
+_FILE_MARK = b"ARROW1"
 _MARK_BYTES = 8  # before the stream in a file, and before a message: a continuation and the length of its header
 _CONTINUATION = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages
@@ -142,9 +143,9 @@ class _PreTokens:
 def _messages(file: CorpusFile, stream: OpenFile) -> Iterator[_Message]:
     """Yield the messages of a file or stream, the first of which is its schema, by reading their headers."""
     at, stop = 0, file.size
-    if stream.read_at(0, len(ARROW_FILE)) == ARROW_FILE:
-        end = stream.read_at(stop - 4 - len(ARROW_FILE), 4 + len(ARROW_FILE))  # of the footer: its length, the mark
-        if end[4:] != ARROW_FILE:
+    if stream.read_at(0, len(_FILE_MARK)) == _FILE_MARK:
+        end = stream.read_at(stop - 4 - len(_FILE_MARK), 4 + len(_FILE_MARK))  # of the footer: its length, the mark
+        if end[4:] != _FILE_MARK:
             raise ValueError("its end is missing")
         at, stop = _MARK_BYTES, stop - len(end) - int.from_bytes(end[:4], "little")
     while at < stop:

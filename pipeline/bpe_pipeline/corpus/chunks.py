@@ -19,7 +19,7 @@ _PROBE = b"some words, and 12 more:\n\tx = y\n"  # in which a pattern that can b
 
 
 class Span(NamedTuple):
-    """The bytes [start, stop) of the file with this index in the listing; of a Parquet file, the row groups.
+    """The part [start, stop) of the file with this index in the listing, as its format counts: bytes, or row groups.
 
     A span of text inside a file that does not start with a special token continues a document of the span before. Of a
     compressed file whole frames, and the text up to the first safe position in the next span's.
@@ -80,12 +80,6 @@ class Cutting:
         if self.nowhere or self.whole_documents or self.automaton is None:
             return False
         return self.automaton.find_provable_cut(_PROBE, 4, len(_PROBE) - 4) is not None
-
-    def first_in(self, data: bytes, specials: SpecialTokens) -> int | None:
-        """Return a safe position in a part of a text, 2 * `context_bytes` or more from its ends, or None."""
-        around = context_bytes(specials)
-        text = SearchedText(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
-        return text_cut(self, text, len(data) - 4 * around, 2 * around)
 
 
 def cutting_of(

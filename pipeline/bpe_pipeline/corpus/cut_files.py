@@ -1,9 +1,9 @@
 """Files become chunks of about the same size; counting them apart counts what the files hold.
 
 A file is cut evenly, and each cut then moves forward to the next safe position (`bpe_pipeline.corpus.chunks`); if there
-is none within one chunk's length, the stretch stays whole. Parquet files are cut between row groups, Arrow between
-record batches. Compressed files are cut between frames (`bpe_pipeline.corpus.frames`), if they have any; the worker
-moves such a cut to the next safe position. JSON arrays and CSV are not cut. Small files share a chunk.
+is none within one chunk's length, the stretch stays whole. Compressed files are cut between frames
+(`bpe_pipeline.corpus.frames`), if they have any; the worker moves such a cut to the next safe position. Formats with
+parts of their own are cut between these. Small files share a chunk.
 """
 
 from bisect import bisect_left
@@ -14,8 +14,9 @@ from itertools import pairwise
 
 from bpe_pipeline._core import SpecialTokens
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.chunks import Chunk, Cutting, SearchedText, Span, line_cut, text_cut
-from bpe_pipeline.corpus.files import WHOLE_FORMATS, CorpusFile, file_size, opened
+from bpe_pipeline.corpus.chunks import Chunk, Cutting, SearchedText, Span
+from bpe_pipeline.corpus.files import CorpusFile, file_size, opened
+from bpe_pipeline.corpus.formats import Part
 from bpe_pipeline.corpus.frames import Frame, frames_of, text_bytes
 
 
@@ -25,24 +26,7 @@ def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: i
     spans: list[Span] = []
     filled = 0
     for index, file in enumerate(files):
-        if file.format == "parquet":
-            from bpe_pipeline.corpus.parquet import row_group_bytes
-
-            groups = enumerate(row_group_bytes(file, cutting.text_field))
-            of_file = [Span(index, group, group + 1, size) for group, (rows, size) in groups if rows]
-        elif file.format == "arrow" and cutting.text_field:
-            from bpe_pipeline.corpus.arrow import batch_cuts
-
-            cuts = batch_cuts(file, cutting.text_field, chunk_bytes)
-            of_file = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
-        elif file.format in ("arrow", *WHOLE_FORMATS):
-            of_file = [Span(index, 0, file.size)]
-        elif file.compression != "none":
-            of_file = _compressed_spans(index, file, cutting, chunk_bytes)
-        else:
-            cuts = cut_file(file, cutting, chunk_bytes=chunk_bytes)
-            of_file = [Span(index, start, stop) for start, stop in pairwise([0, *cuts, file.size])]
-        for span in of_file:
+        for span in (Span(index, *part) for part in file.kind.cuts(file, cutting, chunk_bytes)):
             if spans and filled + span.bytes > chunk_bytes:
                 chunks.append(Chunk(tuple(spans)))
                 spans, filled = [], 0
@@ -56,9 +40,9 @@ def plan_chunks(files: Sequence[CorpusFile], cutting: Cutting, *, chunk_bytes: i
     return chunks
 
 
-def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_bytes: int) -> list[Span]:
+def cut_compressed(file: CorpusFile, cutting: Cutting, chunk_bytes: int) -> list[Part]:
     """Cut a compressed file evenly between frames."""
-    can_be_cut = cutting.between_frames and (cutting.cuts_anywhere or file.format != "text")
+    can_be_cut = cutting.between_frames and (cutting.cuts_anywhere or not file.kind.begins_anywhere)
     frames = frames_of(file) if can_be_cut else []
     size = frames[-1].text if frames else text_bytes(file)
     wanted = -(-size // chunk_bytes) if frames else 1
@@ -68,7 +52,12 @@ def _compressed_spans(index: int, file: CorpusFile, cutting: Cutting, chunk_byte
         if cuts[-1].start < nearest.start < file.size:
             cuts.append(nearest)
     cuts.append(Frame(file.size, size))
-    return [Span(index, one.start, next_.start, next_.text - one.text) for one, next_ in pairwise(cuts)]
+    return [Part(one.start, next_.start, next_.text - one.text) for one, next_ in pairwise(cuts)]
+
+
+def specials_in(file: CorpusFile, cutting: Cutting) -> SpecialTokens:
+    """Return a search for the tokens that no cut of a file may be in."""
+    return cutting.specials() if file.kind.begins_anywhere else SpecialTokens([])
 
 
 def cut_file(
@@ -82,10 +71,8 @@ def cut_file(
         size = file_size(stream)
         if size != file.size:
             raise InputError(f"{file.path} changed while it was planned: {size} bytes instead of {file.size}")
-        is_lines = file.format in ("jsonl", "lines")
-        specials = SpecialTokens([]) if is_lines else cutting.specials()
-        text = SearchedText(stream.read_at, size, read_bytes, specials)
-        find = partial(line_cut if is_lines else partial(text_cut, cutting), text, -(-size // pre_tokens))
+        text = SearchedText(stream.read_at, size, read_bytes, specials_in(file, cutting))
+        find = partial(file.kind.cut, cutting, text, -(-size // pre_tokens))
         with ThreadPoolExecutor(threads) as pool:
             cuts = set(pool.map(find, [size * i // pre_tokens for i in range(1, pre_tokens)]))
     return sorted(cut for cut in cuts if cut is not None and 0 < cut < size)

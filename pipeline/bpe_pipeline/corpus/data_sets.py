@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.files import opened
+from bpe_pipeline.corpus.files import opened, suffixes_of
+from bpe_pipeline.corpus.formats import format_named
 from bpe_pipeline.storage import named, read_json
 
 _MARKS = re.compile(r"_(SUCCESS|metadata|common_metadata|(committed|started)_\w+)|\._.*")
@@ -21,7 +22,6 @@ _CACHE = "cache-"
 _MOST_SHOWN = 3
 _DELTA_LOG = "_delta_log"
 _PARQUET = re.compile(r"\.parquet$")
-_RECORDS = re.compile(r"\.(?:jsonl|ndjson|jsonlines|parquet|pq|arrow|feather)(?:\.(?:gz|gzip|zst|zstd|bz2|xz))?$", re.I)
 _ABOUT = re.compile(r"(?:README|LICEN[CS]E)(?:[.-]\w+)*|dataset_infos\.json", re.IGNORECASE)
 _CARD, _CARD_BEGINS = "README.md", b"---\n"  # with the front matter in which the hub looks for metadata
 _SNAPSHOT = re.compile(r"/snapshots/[0-9a-f]{40}/")
@@ -89,13 +89,19 @@ def _about_data(searched: Collection[str]) -> list[str]:
     Next to a card with metadata, every file is data. Of a cache of the hub only the snapshots are.
     """
     names = {path: _without_query(path) for path in searched}
-    with_data = {above for name in names.values() if _RECORDS.search(name) for above in _directories(name)}
+    with_data = {above for name in names.values() if _is_of_records(name) for above in _directories(name)}
     for path, name in names.items():
         directory, _, last = name.rpartition("/")
         if last == _CARD and directory not in with_data and _is_card(path):
             with_data.add(directory)
     caches = {name[: found.start()] for name in names.values() if (found := _SNAPSHOT.search(name))}
     return [path for path, name in names.items() if _is_about(name, with_data, caches)]
+
+
+def _is_of_records(name: str) -> bool:
+    """Return whether a file is named as one of records; a .json may also be a configuration."""
+    suffix, _ = suffixes_of(name)
+    return suffix != ".json" and format_named(suffix) is not None
 
 
 def _is_about(name: str, with_data: Collection[str], caches: Collection[str]) -> bool:

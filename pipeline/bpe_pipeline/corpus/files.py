@@ -1,6 +1,6 @@
 """A file of the corpus: its format and its compression, two independent facts, and how it is opened to read.
 
-Content decides first if it has a mark (Parquet, Arrow, gzip, zstd, bzip2, xz). JSON Lines has none, so its name
+Content decides first if it has a mark (gzip, zstd, bzip2, xz, and that of a format). JSON Lines has none, so its name
 decides. A file whose name contradicts its content, or that is no text at all, is an error: it is never read as text.
 """
 
@@ -13,13 +13,11 @@ from typing import NamedTuple
 
 from bpe_pipeline.base.errors import InputError, InvalidTextError, os_error_as
 from bpe_pipeline.corpus.contents import refuse_other
+from bpe_pipeline.corpus.formats import AUTO, CorpusFormat, corpus_format, format_named, marked_format
 from bpe_pipeline.storage import Location, OpenFile, named, open_file
 
-WHOLE_FORMATS = ("json", "csv")  # of an extension: a file is one chunk, and its locations are rows
-BATCH_FORMATS = ("parquet", "arrow")  # of columns
-FORMATS = ("text", "lines", "jsonl", *BATCH_FORMATS, *WHOLE_FORMATS)
 COMPRESSIONS = ("none", "gzip", "zstd", "bzip2", "xz")
-AUTO = "auto"
+_TEXT = "text"  # where neither content nor name says more
 
 _COMPRESSION_SUFFIXES = {
     ".gz": "gzip",
@@ -29,20 +27,6 @@ _COMPRESSION_SUFFIXES = {
     ".bz2": "bzip2",
     ".xz": "xz",
 }
-_FORMAT_SUFFIXES = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".jsonlines": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-}
-_PARQUET = b"PAR1"
-ARROW_FILE, _ARROW_STREAM = b"ARROW1", b"\xff\xff\xff\xff"  # the second: and the length of the schema
-_NAMES = {"parquet": "Parquet", "arrow": "Arrow"}
-_PARQUET_START = _PARQUET + b"\x15"  # and the header of a page
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # the first block, or the end if there is none
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"  # after a byte 0x50 to 0x5f
 
@@ -79,15 +63,33 @@ class CorpusFile:
     by_name: bool = False
     keeps_mark: bool = False
 
+    @property
+    def kind(self) -> CorpusFormat:
+        """The format."""
+        return corpus_format(self.format)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any stretch of its bytes is text."""
+        return self.kind.begins_anywhere and self.compression == "none"
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its size is not that of its text."""
+        return self.kind.compresses_itself or self.compression != "none"
+
     def location(self, number: int) -> str:
         """Describe a location: a byte of the file, a byte of the decompressed text, or a row (the first is 0)."""
-        if self.format in (*BATCH_FORMATS, *WHOLE_FORMATS):
-            return f"{self.path}, row {number}"
-        return f"{self.path}, byte {number}" + ("" if self.compression == "none" else " of the decompressed text")
+        word = self.kind.position
+        of_text = word == "byte" and self.compression != "none"
+        return f"{self.path}, {word} {number}" + (" of the decompressed text" if of_text else "")
 
 
 class FileSpan(NamedTuple):
-    """What to read of a file: bytes of text or of whole lines, row groups of Parquet, frames of a compressed file."""
+    """What to read of a file: parts as its format counts, bytes or row groups, or frames of a compressed file.
+
+    From 0 to the file's size is all of it, in every format.
+    """
 
     file: CorpusFile
     start: int
@@ -116,6 +118,13 @@ def file_size(file: OpenFile) -> int:
     return size
 
 
+def suffixes_of(name: str) -> tuple[str, str]:
+    """Return the suffixes of a name for its format and its compression, in lower case: `a.JSONL.gz` -> .jsonl, .gz."""
+    suffixes = ["", *(suffix.lower() for suffix in PurePath(name).suffixes)]
+    compressed = suffixes.pop() if suffixes[-1] in _COMPRESSION_SUFFIXES else ""
+    return suffixes[-1], compressed
+
+
 def recognise(path: str, name: str, head: bytes, tail: bytes, requested_format: str = AUTO) -> tuple[str, str]:
     """Return the format and compression of a file by its name, without a URI's query, and its first and last bytes.
 
@@ -125,39 +134,30 @@ def recognise(path: str, name: str, head: bytes, tail: bytes, requested_format: 
     def contradiction(named: str, pronoun: str) -> InputError:
         return InputError(f"{path} is named as {named} but does not begin as {pronoun}: restore it, or rename it")
 
-    suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
-    by_name = suffixes.pop() if suffixes and suffixes[-1] in _COMPRESSION_SUFFIXES else ""
+    suffix, compressed = suffixes_of(name)
     compression = compression_marked(head)
     is_named = requested_format != AUTO
-    if compression == "none" and by_name and head:
+    if compression == "none" and compressed and head:
         refuse_other(path, head, is_named=is_named)
-        raise contradiction(_COMPRESSION_SUFFIXES[by_name], "such")
+        raise contradiction(_COMPRESSION_SUFFIXES[compressed], "such")
+    marked = marked_format(head, tail) if compression == "none" else None
     format_ = requested_format
-    if format_ == AUTO:
-        format_ = _FORMAT_SUFFIXES.get(suffixes[-1], "text") if suffixes else "text"
-        if compression == "none":
-            marked = format_marked(head, tail)
-            if marked == "text" and format_ in BATCH_FORMATS and head and not head.startswith(_PARQUET):
-                refuse_other(path, head)
-                raise contradiction(_NAMES[format_], "one")
-            format_ = format_ if marked == "text" else marked
-    if format_ in BATCH_FORMATS and compression != "none":
-        raise compressed_columns(path, format_, compression)
-    if format_ not in BATCH_FORMATS and compression == "none":
+    if not is_named:
+        format_ = marked or format_named(suffix) or _TEXT
+    kind = corpus_format(format_)
+    if compression != "none":
+        if kind.compresses_itself:
+            raise _compressed_columns(path, kind, compression)
+        return format_, compression
+    if not is_named and kind.magic and head and not head.startswith(kind.magic):
+        refuse_other(path, head)
+        raise contradiction(kind.title, "one")
+    if not kind.magic:
         refuse_other(path, head, is_named=is_named)
-        if (marked := format_marked(head, tail)) != "text":
-            raise InputError(
-                f"{path} is {_NAMES[marked]}, not {format_}: give --input-format {marked}, or leave it out"
-            )
+        if marked and corpus_format(marked).compresses_itself:
+            what = f"{path} is {corpus_format(marked).title}, not {format_}"
+            raise InputError(f"{what}: give --input-format {marked}, or leave it out")
     return format_, compression
-
-
-def format_marked(head: bytes, tail: bytes) -> str:
-    """Return the format of columns that the first and last bytes of a file mark, or text."""
-    if head.startswith(_PARQUET) and (tail.endswith(_PARQUET) or head.startswith(_PARQUET_START)):
-        return "parquet"
-    is_stream = head.startswith(_ARROW_STREAM) and int.from_bytes(head[4:8], "little", signed=True) > 0
-    return "arrow" if head.startswith(ARROW_FILE + b"\0\0") or is_stream else "text"
 
 
 def damaged(path: str, action: str, error: Exception) -> InputError:
@@ -166,18 +166,26 @@ def damaged(path: str, action: str, error: Exception) -> InputError:
     return InputError(f"{path} cannot be {action} ({reason}); restore it, or leave it out")
 
 
-def compressed_columns(path: str, format_: str, compression: str) -> InvalidTextError:
+def _compressed_columns(path: str, kind: CorpusFormat, compression: str) -> InvalidTextError:
     """Return the error for a file of columns in a compressed one: it is read in parts."""
+    article = "an" if kind.title[0] in "AEIOU" else "a"
     return InvalidTextError(
-        f"{path} is {'a Parquet' if format_ == 'parquet' else 'an Arrow'} file compressed as a whole with "
-        f"{compression}: decompress it ({_NAMES[format_]} compresses its own columns), then name the result"
+        f"{path} is {article} {kind.title} file compressed as a whole with {compression}: decompress it ({kind.title} "
+        "compresses its own columns), then name the result"
     )
 
 
 def refuse_compressed(file: CorpusFile, head: bytes) -> None:
     """Raise `InputError` if the first bytes that a compressed file holds are neither text nor records."""
-    if (format_ := format_marked(head, b"")) != "text":
-        raise compressed_columns(file.path, format_, file.compression)
+    if (marked := marked_format(head)) and marked != file.format:
+        kind = corpus_format(marked)
+        if kind.compresses_itself:
+            raise _compressed_columns(file.path, kind, file.compression)
+        if not file.by_name:
+            raise InvalidTextError(
+                f"{file.path} is {kind.title}, compressed with {file.compression}, and not by its name: name it "
+                f"{kind.suffixes[0]}, or give --input-format {marked}"
+            )
     if (inner := compression_marked(head)) != "none":
         raise InvalidTextError(
             f"{file.path} holds {inner} in {file.compression}: decompress it once, then name the result, or leave it "

@@ -9,13 +9,14 @@ import os
 import sysconfig
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.corpus.contents import RECORDS_BYTES, begins_with_object, refuse_records
 from bpe_pipeline.corpus.data_sets import data_files
-from bpe_pipeline.corpus.files import AUTO, CorpusFile, FileType, file_size, opened, recognise
+from bpe_pipeline.corpus.files import CorpusFile, FileType, file_size, opened, recognise
+from bpe_pipeline.corpus.formats import AUTO
 from bpe_pipeline.corpus.inputs import expand, is_dangling, sample_corpus, without
 from bpe_pipeline.storage import each, is_uri, named
 
@@ -151,9 +152,9 @@ def describe(path: str, requested: FileType = FileType()) -> CorpusFile:  # noqa
         samples = [file.read_at(offset, _SAMPLE_BYTES) for offset in offsets]
         digest = hashlib.sha256(str(size).encode() + b"".join(samples)).hexdigest()[:32]
         kind = recognise(path, named(path).name, samples[0], samples[-1], requested.format)
-        if kind == ("text", "none") and requested.format == AUTO:
+        _, mtime_ns, ctime_ns = file.state()
+        described = CorpusFile(path, size, mtime_ns, digest, *kind, ctime_ns, by_name=requested.format != AUTO)
+        if described.is_plain and not described.by_name:
             head = file.read_at(0, RECORDS_BYTES) if begins_with_object(samples[0]) else samples[0]
             refuse_records(path, head, requested.text_field, whole=len(head) == size)
-        _, mtime_ns, ctime_ns = file.state()
-        by_name, keeps_mark = requested.format != AUTO, requested.keeps_mark
-        return CorpusFile(path, size, mtime_ns, digest, *kind, ctime_ns, by_name=by_name, keeps_mark=keeps_mark)
+        return replace(described, keeps_mark=requested.keeps_mark and described.kind.are_lines)

@@ -5,7 +5,7 @@ become very many at once. A page is held in memory whole, as Parquet's compressi
 that is large for the budget, the headers of its pages are read first. A row whose text is null has no field.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus import pages
 from bpe_pipeline.corpus.columns import field, intact, plain, records_of, require_text
 from bpe_pipeline.corpus.documents import Records
-from bpe_pipeline.corpus.files import CorpusFile, damaged, opened
+from bpe_pipeline.corpus.files import CorpusFile, FileSpan, damaged, opened
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.storage import OpenFile
 
@@ -41,21 +41,17 @@ def row_group_bytes(file: CorpusFile, text_field: str) -> list[tuple[int, int]]:
 
 
 def read_row_groups(
-    file: CorpusFile,
-    stream: OpenFile,
-    groups: Iterable[int],
-    text_field: str,
-    progress: Callable[[int], None],
-    budget: ReadBudget,
+    span: FileSpan, stream: OpenFile, text_field: str, progress: Callable[[int], None], budget: ReadBudget
 ) -> Iterator[Records]:
-    """Read the rows of those of these row groups that there are; `progress` is called as `row_group_bytes` counts."""
+    """Read the rows of the row groups of a span, as far as there are; `progress` counts as `row_group_bytes` does."""
+    file, start, stop = span
     parquet, leaf = _open(file, stream, text_field)
     for group in _groups(parquet):
         column = group.column(leaf)
         if column.has_dictionary_page and column.total_uncompressed_size < _FEW_BYTES * group.num_rows:
             parquet = parquet_file(stream, metadata=parquet.metadata, read_dictionary=[text_field])
             break
-    for number in filter(range(parquet.num_row_groups).__contains__, groups):
+    for number in range(start, min(stop, parquet.num_row_groups)):
         facts = parquet.metadata.row_group(number)
         column, rows = facts.column(leaf), facts.num_rows
         first = at = sum(parquet.metadata.row_group(before).num_rows for before in range(number))

@@ -3,26 +3,25 @@
 Formats and compressions are independent. A file that changed since it was listed, or while it is read, is an error.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bpe_pipeline._core import SpecialTokens
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.chunks import Cutting, context_bytes
-from bpe_pipeline.corpus.contents import RECORDS_BYTES, refuse_records
+from bpe_pipeline.corpus.chunks import Cutting, SearchedText, context_bytes
+from bpe_pipeline.corpus.cut_files import specials_in
 from bpe_pipeline.corpus.documents import Records
 from bpe_pipeline.corpus.files import CorpusFile, FileSpan, opened, refuse_compressed
+from bpe_pipeline.corpus.formats import Progress, Stretch
 from bpe_pipeline.corpus.frames import FROM_START, Frame, frame_before, frames_of
-from bpe_pipeline.corpus.lines import read_json_lines, read_lines
 from bpe_pipeline.corpus.read_budget import UNLIMITED, ReadBudget
 from bpe_pipeline.storage import OpenFile
 
 BLOCK_BYTES = 1 << 20
-_FIRST_BYTES = 1 << 16  # of a range of decompressed text
-Progress = Callable[[int], None]
+FIRST_BYTES = 1 << 16  # of a range of decompressed text
 
 
-def text_range(span: FileSpan, cutting: Cutting, budget: ReadBudget = UNLIMITED) -> tuple[int, int | None]:
+def text_range(span: FileSpan, cutting: Cutting, budget: ReadBudget = UNLIMITED) -> Stretch:
     """Return the bytes of a compressed file's text that a span of it is: the second is None for the end.
 
     A cut between frames moves to the next safe position, wherever that is: the spans on either side find the same one.
@@ -43,22 +42,24 @@ def _safe_from(file: CorpusFile, frame: Frame, cutting: Cutting, budget: ReadBud
     """Return the first safe position in the text from a frame on; None if there is none to the end."""
     from bpe_pipeline.corpus.decompress import decompress
 
-    specials = SpecialTokens(list(cutting.special_tokens))
-    kept_bytes = 4 * context_bytes(specials)
+    specials = specials_in(file, cutting)
+    around = context_bytes(specials)
     data, at = b"", frame.text
     with opened(file.path) as stream:
         for block in decompress(file, stream, budget, frame):
-            if file.format != "text":
-                if (end := block.find(b"\n")) >= 0:
-                    return at + end + 1
-                at += len(block)
-                continue
             data += block
-            if (cut := cutting.first_in(data, specials)) is not None:
+            if (cut := first_cut(file, cutting, data, specials)) is not None:
                 return at + cut
-            at += max(len(data) - kept_bytes, 0)
-            data = data[-kept_bytes:]
+            at += max(len(data) - 4 * around, 0)
+            data = data[-4 * around :]
     return None
+
+
+def first_cut(file: CorpusFile, cutting: Cutting, data: bytes, specials: SpecialTokens) -> int | None:
+    """Return where a part may start in a part of a file's text, not near its ends, or None."""
+    around = context_bytes(specials)
+    text = SearchedText(lambda at, size: data[at : at + size], len(data), max(len(data), 1), specials)
+    return file.kind.cut(cutting, text, len(data) - 4 * around, 2 * around)
 
 
 def read_span(
@@ -66,7 +67,7 @@ def read_span(
     text_field: str,
     progress: Progress,
     budget: ReadBudget = UNLIMITED,
-    text: tuple[int, int | None] = (0, None),
+    text: Stretch = (0, None),
 ) -> Iterator[bytes | Records]:
     """Read a span of a file: blocks of one text, or records, in order.
 
@@ -74,43 +75,14 @@ def read_span(
     Raises `InputError` for a file that changed, cannot be read or is damaged, with the location; `TrainingError` if
     something does not fit the budget.
     """
-    file, start, stop = span
-    if file.format == "parquet":
-        from bpe_pipeline.corpus.parquet import read_row_groups
-
-        with unchanged(file) as stream:
-            yield from read_row_groups(file, stream, range(start, stop), text_field, progress, budget)
-        return
-    if file.format == "arrow":
-        from bpe_pipeline.corpus.arrow import read_batches
-
-        with unchanged(file) as stream:
-            yield from read_batches(span, stream, text_field, progress, budget)
-        return
-    with blocks_of_span(span, progress, budget, text) as (first, blocks):
-        if file.format == "text":
-            yield from _text_blocks(file, blocks, first, text_field)
-        elif file.format == "lines":
-            yield from read_lines(file, blocks, first, budget)
-        else:
-            yield from read_json_lines(file, blocks, first, text_field, budget)
-
-
-def _text_blocks(file: CorpusFile, blocks: Iterator[bytes], at: int, text_field: str) -> Iterator[bytes]:
-    """Yield blocks of text that start at offset `at`; `InvalidTextError` if a compressed file has records in it."""
-    for block in blocks:
-        if at == 0 and file.compression != "none" and not file.by_name:
-            refuse_records(file.path, block[:RECORDS_BYTES], text_field, whole=len(block) < _FIRST_BYTES)
-        at += len(block)
-        yield block
-        del block
+    return span.file.kind.read(span, text_field, progress, budget, text)
 
 
 @contextmanager
 def blocks_of_span(
-    span: FileSpan, progress: Progress, budget: ReadBudget = UNLIMITED, text: tuple[int, int | None] = (0, None)
+    span: FileSpan, progress: Progress, budget: ReadBudget = UNLIMITED, text: Stretch = (0, None)
 ) -> Iterator[tuple[int, Iterator[bytes]]]:
-    """Open a file that is not Parquet; yield where the text of the span starts, and its blocks."""
+    """Open a file of bytes; yield where the text of the span starts, and its blocks."""
     with unchanged(span.file) as stream:
         if span.file.compression == "none":
             yield span.start, _read_blocks(span, stream, progress)
@@ -163,7 +135,7 @@ def _read_blocks(span: FileSpan, stream: OpenFile, progress: Progress) -> Iterat
 
 
 def _decompressed(
-    span: FileSpan, stream: OpenFile, text: tuple[int, int | None], progress: Progress, budget: ReadBudget
+    span: FileSpan, stream: OpenFile, text: Stretch, progress: Progress, budget: ReadBudget
 ) -> Iterator[bytes]:
     """Yield blocks of a range of what a compressed file holds.
 
@@ -179,7 +151,7 @@ def _decompressed(
         if at > first:
             wanted = memoryview(block)[max(first - at, -len(block)) : None if last is None else last - at + len(block)]
             head = head + bytes(wanted) if head or len(wanted) < len(block) else block
-            if len(head) >= _FIRST_BYTES:
+            if len(head) >= FIRST_BYTES:
                 yield head
                 head, first = b"", 0
         done = min(max(stream.tell() - start, 0), stop - start)

@@ -63,8 +63,8 @@ def choose(files: Sequence[CorpusFile], sample_bytes: int, *, seed: int = 0) -> 
         return []
     random = Random(seed)  # noqa: S311 - a sample, not a secret
     stretches = _FEW_STRETCHES if sample_bytes < _SMALL_SAMPLE else _STRETCHES
-    plain = all(file.compression == "none" and file.format != "parquet" for file in files)
-    if plain and ends[-1] <= sample_bytes and len(files) <= stretches:
+    sized = not any(file.is_compressed for file in files)
+    if sized and ends[-1] <= sample_bytes and len(files) <= stretches:
         return [Chosen(file, sample_bytes, (0,)) for file in files]
     stretch = max(_LEAST_STRETCH, sample_bytes // stretches)
     times: Counter[int] = Counter()
@@ -104,8 +104,8 @@ def read_chosen(
 
 def _texts_of(choice: Chosen, text_field: str, budget: ReadBudget) -> Iterator[bytes]:
     file, left = choice.file, choice.stretch_bytes * len(choice.starts)
-    if file.format != "text" or file.compression != "none":
-        for text in _read(file, 0, 1 if file.format == "parquet" else file.size, text_field, budget):
+    if not file.is_plain:
+        for text in _read(file, 0, file.size, text_field, budget):
             yield text if len(text) <= left else _without_half(text[:left])
             left -= len(text)
             if left <= 0:

@@ -82,8 +82,7 @@ def _warn_of_misfit(runner: Runner, run: Run, pattern: CompiledPattern) -> None:
         return
     chosen = choose(run.manifest.plan.files, _FIT_BYTES)
     task = SampleTask(pattern, chosen, run.manifest.counting["text_field"])
-    plain = all(one.file.format == "text" and one.file.compression == "none" for one in task.chosen)
-    here = plain and not on_regex(pattern)
+    here = all(one.file.is_plain for one in task.chosen) and not on_regex(pattern)
     for text in misfit_of(task) if here else runner.executor.one(misfit_of, task):
         runner.warn(text)
 
@@ -144,7 +143,7 @@ def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[Count
             f"{format_count(workers.count, 'workers')} instead of {workers.most}: the memory limit of "
             f"{format_bytes(workers.limit_bytes)} is too small for more"
         )
-    if any(file.format == "lines" for file in plan.files):
+    if any(file.kind.are_lines for file in plan.files):
         pattern = replace(pattern, line_tables=line_tables(pattern))
     task_of = partial(
         CountTask,

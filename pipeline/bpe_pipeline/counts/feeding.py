@@ -19,7 +19,7 @@ from bpe_pipeline.corpus.documents import DocumentJudge, Records
 from bpe_pipeline.corpus.files import CorpusFile, FileSpan
 from bpe_pipeline.corpus.marks import Rule, mark_of
 from bpe_pipeline.corpus.read_budget import ReadBudget
-from bpe_pipeline.corpus.readers import read_span, text_range
+from bpe_pipeline.corpus.readers import first_cut, read_span, text_range
 from bpe_pipeline.corpus.skipped_or_altered import Tally, add_up
 from bpe_pipeline.executors.worker import report_progress, report_totals
 from bpe_pipeline.pattern.by_regex import cut_with_regex, differing_characters
@@ -89,8 +89,7 @@ class ChunkTask:
     def __str__(self) -> str:
         file, start, stop = self.spans[0]
         more = f" and {len(self.spans) - 1} more spans" if len(self.spans) > 1 else ""
-        unit = "row groups" if file.format == "parquet" else "bytes"
-        return f"{self.name} ({file.path}, {unit} {start} to {stop}{more})"
+        return f"{self.name} ({file.path}, {file.kind.parts} {start} to {stop}{more})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,10 +216,10 @@ class _Feeding:
                 is_empty = is_empty and not block.rows and not block.skipped
                 self._feed_records(number, block)
             del block  # before the next is read: it may be large
-        if file.format == "text":
+        if file.kind.begins_anywhere:
             self._feed(partial(counter.feed, b"", end=True), lambda offset: file.location(first + offset))
         if start == 0:  # the first span speaks for its file
-            is_whole = resumed == 0 and (stop == file.size or file.format == "parquet")
+            is_whole = resumed == 0 and stop == file.size
             self._tally.add("files_empty", int(is_empty and is_whole), [file.path])
             self._note_kind_of_text(file, before, nuls)
         counter.set_budget(task.budget_bytes)  # what reading held of it is free again
@@ -272,7 +271,7 @@ class _Feeding:
         self._look(block, 0, len(block))
         cut = None
         if file.compression != "none" and self._resumable.due():
-            cut = self._cutting.first_in(block, self._specials)
+            cut = first_cut(file, self._cutting, block, self._specials)
         if cut is not None:
             self._feed(partial(counter.feed, block[:cut], end=True), location)
             self._resumable.keep(number, first + counter.fed_bytes(), self.tally())

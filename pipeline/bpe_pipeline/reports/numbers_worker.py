@@ -215,7 +215,7 @@ def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str])
     split = re.compile("|".join(map(re.escape, specials)) or "(?!)").split
     if not choice.languages:
         return SampleText([(named[one.path], text) for one in drawn for text in split(one.text) if text]), ""
-    plain = {one.file.path for one in choice.chosen if one.file.format == "text"}
+    plain = {one.file.path for one in choice.chosen if one.file.kind.begins_anywhere}
     texts = [
         (named[one.path], " ".join(split(text)))
         for one in drawn

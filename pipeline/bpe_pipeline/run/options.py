@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, Literal, dataclass_transform
 
 from bpe_pipeline.base.units import parse_bytes, parse_whole_number
+from bpe_pipeline.corpus.formats import input_formats
 from bpe_pipeline.pattern.presets import PRESETS
 from bpe_pipeline.pattern.token_rules import TokenRule
 from bpe_pipeline.run import values as read
@@ -121,10 +122,9 @@ class CorpusOptions(WorkOptions):
         command_only=True)
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "skip files and directories of INPUT with this name or path; repeatable", "GLOB")
-    input_format: str = _input("count", "auto",
-        read.parse_one_of("auto", "text", "lines", "jsonl", "parquet", "arrow"),
-        "format of all inputs; lines: each line is a document; auto: by content and name",
-        advanced=True)
+    input_format: str = _input("count", "auto", read.parse_input_format,
+        "format of all inputs: text, lines (each line is a document), jsonl, parquet or arrow; auto: by content "
+        "and name", "NAME", examples=input_formats, advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
         "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
     fail_on_loss: bool = _input("run", False, read.parse_flag, "fail if input was skipped or altered", advanced=True)

@@ -15,7 +15,8 @@ from bpe_pipeline.base.units import format_count
 from bpe_pipeline.corpus.chunks import Chunk, Cutting
 from bpe_pipeline.corpus.contents import is_table
 from bpe_pipeline.corpus.cut_files import plan_chunks
-from bpe_pipeline.corpus.files import AUTO, COMPRESSIONS, FORMATS, CorpusFile, FileSpan, FileType
+from bpe_pipeline.corpus.files import COMPRESSIONS, CorpusFile, FileSpan, FileType
+from bpe_pipeline.corpus.formats import AUTO, corpus_formats
 from bpe_pipeline.corpus.inputs import is_dangling
 from bpe_pipeline.corpus.listing import Listing, find_files
 from bpe_pipeline.corpus.skipped_or_altered import Tallies, Tally
@@ -162,7 +163,7 @@ class Plan:
 
     def _contradictions(self) -> Iterator[str]:
         for file in self.files:
-            if file.format not in FORMATS or file.compression not in COMPRESSIONS:
+            if file.format not in corpus_formats() or file.compression not in COMPRESSIONS:
                 yield f"{file.path} is of the unknown kind {file.format}, {file.compression}"
         for number, chunk in enumerate(self.chunks):
             if not chunk.spans:
@@ -197,8 +198,7 @@ def list_corpus(
 ) -> Listing:
     """List the files of a corpus; raises as `find_files` does."""
     text_field = options.text_field if isinstance(options, TextOptions) else ""
-    keeps_mark = options.input_format == "lines" and getattr(options, "special_tokens_as_text", False)
-    requested = FileType(options.input_format, text_field, keeps_mark)
+    requested = FileType(options.input_format, text_field, getattr(options, "special_tokens_as_text", False))
     listing = find_files(options.inputs, requested, exclude=options.exclude or (), may_be_empty=may_be_empty)
     if listing.repeated and weighted:
         twice = (options.inputs or ())[listing.repeated[0]]
@@ -210,7 +210,7 @@ def list_corpus(
         listener(Notice("warning", f"--exclude {' '.join(listing.unused)} excludes no file: check the globs"))
     for note in listing.notes:
         listener(Notice("info", note))
-    tables = [file.path for file in listing.files if text_field and file.format == "text" and is_table(file.path)]
+    tables = [file.path for file in listing.files if text_field and file.kind.begins_anywhere and is_table(file.path)]
     if tables and options.input_format == AUTO:
         listener(
             Notice(

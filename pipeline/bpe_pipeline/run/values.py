@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from bpe_pipeline.base.errors import unfit
 from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.base.units import THOUSANDS, parse_bytes, parse_whole_number
+from bpe_pipeline.corpus.formats import AUTO, input_formats
 from bpe_pipeline.pattern.token_rules import TokenRule
 from bpe_pipeline.run.ids import MAX_IDS, check_special_tokens
 from bpe_pipeline.storage import Location, Remote, is_uri, location, parse_location, path_text
@@ -56,6 +57,11 @@ def shard_formats() -> "Mapping[str, EntryPoint]":
 def parse_shard_format(value: object) -> str:
     """Read the name of a format of shards."""
     return _parse_one_of(tuple(shard_formats()), value)
+
+
+def parse_input_format(value: object) -> str:
+    """Read the name of a format of corpus files, or `auto`."""
+    return _parse_one_of((AUTO, *input_formats()), value)
 
 
 def parse_text(value: object) -> str:

@@ -170,7 +170,7 @@ def _recognising(task: Task, model: Model) -> tuple[Task, int]:
     The separator ends documents in texts; records are documents of their own. A chunk has only files of one kind.
     """
     names = [token.decode() for token in task.special_tokens]
-    recognised = list(task.ends) if task.spans[0].file.format == "text" else []
+    recognised = list(task.ends) if task.spans[0].file.kind.begins_anywhere else []
     ending, replaced = len(recognised), task.ends.keys() - model.vocabulary.special_tokens
     if task.special_tokens_in_text != "text":
         recognised += [name for name in names if name not in (*recognised, *replaced)]
@@ -253,7 +253,7 @@ class _Feeding(_core.ChunkCounter):
         task = self._task
         ends = [text.encode() for text in task.ends]
         self._ids.start_text(False)
-        if file.format != "text" or file.compression != "none":
+        if not file.is_plain:
             return
         if stop < file.size and (file.path, stop) != task.held_out_from:
             self._ids.end_inside_document()  # the next span continues it

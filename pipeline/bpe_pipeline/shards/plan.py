@@ -107,7 +107,7 @@ def other_separator(
 ) -> str | None:
     """Return a warning if another special token, but a pad, bos or chat mark, separates the text more often."""
     expected: set[str | None] = {separator}
-    if separator in counts or all(file.format != "text" for file in plan.files):
+    if separator in counts or not any(file.kind.begins_anywhere for file in plan.files):
         expected |= {model.pad_token, model.bos_token, *WELL_KNOWN["bos"], *WELL_KNOWN["pad"], *CHAT_MARKS}
     candidates = {text: counts.get(text, 0) for text in model.separating if text not in expected}
     candidates = {text: count for text, count in candidates.items() if count > documents}
@@ -257,7 +257,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
             separator=separator.encode() if cuts else b"",
         )
     plan = Plan(empty=listing.empty).extended(
-        listing.files, cutting, chunk_bytes, [file.format == "text" for file in listing.files]
+        listing.files, cutting, chunk_bytes, [file.kind.begins_anywhere for file in listing.files]
     )
     share = getattr(options, "val_fraction", None)
     ends = [text.encode() for text in separators.becoming]
@@ -266,7 +266,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
 
 def holding_out_last(plan: Plan, cutting: Cutting, ends: Sequence[bytes], share: float) -> Plan:
     """Return the plan with a cut before the last share of its text, if it has too few documents; elsewhere as it is."""
-    if any((file.format, file.compression) != ("text", "none") for file in plan.files):
+    if not all(file.is_plain for file in plan.files):
         return plan
     texts = _Texts(plan.files, cutting, ends)
     begins = list(islice(texts.begins(), ENOUGH_DOCUMENTS))

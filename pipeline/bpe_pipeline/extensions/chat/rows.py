@@ -9,7 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -23,7 +23,7 @@ from bpe_pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
 from bpe_pipeline.corpus.readers import blocks_of_span, unchanged
 from bpe_pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 from bpe_pipeline.executors import ignore
-from bpe_pipeline.storage import named
+from bpe_pipeline.storage import OpenFile
 
 Record = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
 _BLANK = " \t\r\n"
@@ -42,14 +42,12 @@ _member = json.JSONDecoder().raw_decode
 
 def as_chat_file(file: CorpusFile) -> CorpusFile:
     """Return the file with the format that its rows are in; raises `InputError` for one that has no rows."""
-    if file.format in ("text", "lines"):
-        if file.format == "text" and named(file.path).name.lower().endswith(".arrow"):
-            return replace(file, format="arrow")
+    if file.format not in _READERS:
         raise InputError(
-            f"{file.path} holds text, and chat data are rows: name .jsonl, .json, .parquet or .arrow files, or "
-            "say what it is with --input-format jsonl"
+            f"{file.path} holds {file.kind.title}, and chat data are rows: name .jsonl, .json, .parquet or .arrow "
+            "files, or say what it is with --input-format jsonl"
         )
-    if file.format != "jsonl":
+    if file.kind.compresses_itself:
         return file
     stop = file.size if file.compression != "none" else min(file.size, _HEAD_BYTES)
     with blocks_of_span(FileSpan(file, 0, stop), ignore) as (_, blocks):
@@ -76,21 +74,12 @@ def read_rows(
     span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget = UNLIMITED
 ) -> Iterator[Record]:
     """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file. names: columns to read."""
-    file = span.file
-    if file.format in ("parquet", "arrow"):
-        yield from _batch_rows(span, progress, names, budget)
-        return
-    with blocks_of_span(span, progress, budget) as (first, blocks):
-        if file.format == "json":
-            yield from _value_rows(file, blocks, budget)
-        else:
-            yield from _line_rows(file, blocks, first, budget)
+    return _READERS[span.file.format](span, progress, names, budget)
 
 
 def rows_of(file: CorpusFile, names: Collection[str], budget: ReadBudget) -> Iterator[tuple[dict[str, Any], int]]:
-    """Read the rows of a file, of Parquet those of its first row group, and their positions."""
-    stop = 1 if file.format == "parquet" else file.size
-    rows = read_rows(FileSpan(file, 0, stop), ignore, names, budget)
+    """Read the rows of a file, and their positions."""
+    rows = read_rows(FileSpan(file, 0, file.size), ignore, names, budget)
     return ((row, position) for row, position in rows if isinstance(row, dict))
 
 
@@ -105,15 +94,18 @@ def _hold_row(file: CorpusFile, position: int, size: int, budget: ReadBudget, mo
         raise budget.too_large("row", _ROW_COPIES * max(size, most), what)
 
 
-def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Record]:
-    for position, lines in lines_that_fit(file, blocks, at, budget, _ROW_COPIES):
-        if lines is None:
-            yield TOO_LONG, position
-            continue
-        for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
-            if line.strip():
-                yield _row_of(line), position
-            position += len(line) + 1
+def _line_rows(
+    span: FileSpan, progress: Callable[[int], None], _names: Collection[str], budget: ReadBudget
+) -> Iterator[Record]:
+    with blocks_of_span(span, progress, budget) as (at, blocks):
+        for position, lines in lines_that_fit(span.file, blocks, at, budget, _ROW_COPIES):
+            if lines is None:
+                yield TOO_LONG, position
+                continue
+            for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
+                if line.strip():
+                    yield _row_of(line), position
+                position += len(line) + 1
 
 
 def _row_of(line: bytes) -> dict[str, Any] | str:
@@ -124,7 +116,14 @@ def _row_of(line: bytes) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else "records_not_json"
 
 
-def _value_rows(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Record]:
+def _value_rows(
+    span: FileSpan, progress: Callable[[int], None], _names: Collection[str], budget: ReadBudget
+) -> Iterator[Record]:
+    with blocks_of_span(span, progress, budget) as (_, blocks):
+        yield from _values(span.file, blocks, budget)
+
+
+def _values(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Record]:
     """Read values, one after the other, and the members of arrays; an unfinished one waits for more blocks."""
     text, number, awaited, wanted = "", 0, "value", 0
     try:
@@ -163,35 +162,57 @@ def _most_row_bytes(file: CorpusFile) -> int:
     return min(file.size, MOST_LINE_BYTES) if file.compression == "none" else MOST_LINE_BYTES
 
 
+@dataclass(frozen=True)
+class _Batches:
+    """Record batches, the names of all columns, the number of the first row, and what progress adds up to."""
+
+    batches: Iterable[Any]
+    all_names: list[str]
+    first: int
+    bytes: int
+
+
+def _parquet_batches(span: FileSpan, stream: OpenFile, names: Collection[str]) -> _Batches:
+    """Open row groups."""
+    from bpe_pipeline.corpus.parquet import parquet_file
+
+    parquet = parquet_file(stream)
+    groups = list(map(parquet.metadata.row_group, range(min(span.stop, parquet.num_row_groups))))
+    before, groups = groups[: span.start], groups[span.start :]
+    read = partial(parquet.iter_batches, columns=_of(parquet.schema_arrow.names, names), use_threads=False)
+    sizes = enumerate(map(_batch_size, groups), span.start)
+    batches = chain.from_iterable(read(size, row_groups=[group]) for group, size in sizes)
+    first, size = sum(group.num_rows for group in before), sum(group.total_byte_size for group in groups)
+    return _Batches(batches, parquet.schema_arrow.names, first, size)
+
+
+def _arrow_batches(span: FileSpan, stream: OpenFile, _names: Collection[str]) -> _Batches:
+    """Open a file of batches, which has a mark, or a stream of them, as `datasets` writes it."""
+    import pyarrow as pa
+
+    if stream.read_at(0, 6) == b"ARROW1":
+        table = pa.ipc.open_file(stream)
+        return _Batches(map(table.get_batch, range(table.num_record_batches)), table.schema.names, 0, span.file.size)
+    batches = pa.ipc.open_stream(stream)
+    return _Batches(batches, batches.schema.names, 0, span.file.size)
+
+
 def _batch_rows(
-    span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget
+    open_batches: Callable[[FileSpan, OpenFile, Collection[str]], _Batches],
+    span: FileSpan,
+    progress: Callable[[int], None],
+    names: Collection[str],
+    budget: ReadBudget,
 ) -> Iterator[Record]:
     """Read the rows of Parquet or Arrow; of Parquet those of row groups, whose sizes are what progress adds up to."""
     import pyarrow as pa
 
-    from bpe_pipeline.corpus.parquet import parquet_file
-
-    file, start, stop = span
-    number, left = 0, file.size
+    file = span.file
     with unchanged(file) as stream:
         try:
-            if file.format == "parquet":
-                parquet = parquet_file(stream)
-                groups = list(map(parquet.metadata.row_group, range(stop)))
-                number = sum(group.num_rows for group in groups[:start])
-                left = sum(group.total_byte_size for group in groups[start:])
-                all_names = parquet.schema_arrow.names
-                read = partial(parquet.iter_batches, columns=_of(all_names, names), use_threads=False)
-                sizes = enumerate(map(_batch_size, groups[start:]), start)
-                batches: Iterable[Any] = chain.from_iterable(read(size, row_groups=[group]) for group, size in sizes)
-            elif stream.read_at(0, 6) == b"ARROW1":  # a file of batches, which has a mark
-                table = pa.ipc.open_file(stream)
-                all_names, batches = table.schema.names, map(table.get_batch, range(table.num_record_batches))
-            else:  # a stream of them, as `datasets` writes it
-                batches = opened = pa.ipc.open_stream(stream)
-                all_names = opened.schema.names
-            nulls = dict.fromkeys(all_names)
-            for batch in batches:
+            opened = open_batches(span, stream, names)
+            number, left, nulls = opened.first, opened.bytes, dict.fromkeys(opened.all_names)
+            for batch in opened.batches:
                 large = batch.nbytes > SMALL_BYTES
                 what = f"{file.path}: the batch of {format_bytes(batch.nbytes)} with row {number}"
                 budget.require("batch", batch.nbytes if large else 0, what)
@@ -205,7 +226,7 @@ def _batch_rows(
                 progress(done := min(batch.nbytes, left))
                 left -= done
         except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:  # a key: a name used twice
-            raise damaged(file.path, f"read as {file.format.capitalize()}", error) from None
+            raise damaged(file.path, f"read as {file.kind.title}", error) from None
     progress(left)
 
 
@@ -223,3 +244,11 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_nulls(member) for name, member in value.items() if member is not None}
     return list(map(_without_nulls, value)) if isinstance(value, list) else value
+
+
+_READERS: dict[str, Callable[..., Iterator[Record]]] = {  # of rows, by the format of their file
+    "jsonl": _line_rows,
+    "json": _value_rows,
+    "parquet": partial(_batch_rows, _parquet_batches),
+    "arrow": partial(_batch_rows, _arrow_batches),
+}
