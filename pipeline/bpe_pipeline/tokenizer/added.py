@@ -32,7 +32,8 @@ def with_roles(model: Model, options: TokenizerOptions, reserved: Collection[str
 
 def reserved_in(model: Model, path: Location) -> list[str]:
     """Return the special tokens that have no meaning yet: by their names, or by what the run of this path reserved."""
-    texts = [text for text in model.vocabulary.special_tokens if text not in model.roles.named()]
+    used = {*model.roles.named(), *model.front, *model.behind}
+    texts = [text for text in model.vocabulary.special_tokens if text not in used]
     by_run: Collection[str] = ()
     with suppress(RunDirectoryError):  # a damaged run
         home = tokenizer_home(path)

@@ -96,7 +96,7 @@ class Model:
     preparation: Preparation = Preparation()  # what another trainer's file does to text first
     front: tuple[str, ...] = ()  # special tokens that encoding puts in front of a text
     behind: tuple[str, ...] = ()  # and behind it
-    post_processor: str | None = None  # the JSON of another trainer's file that says so
+    post_processor: str | None = None  # the JSON of another trainer's file that says so, with texts in place of ids
     chat_template: ChatTemplate | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)  # others of its tokenizer_config.json
     kept: Mapping[str, Any] = field(default_factory=dict, compare=False)  # of its tokenizer.json: what changes no id

@@ -139,27 +139,33 @@ def test_recorded_cases(tmp_path: Path) -> None:
         rules.require_probes(case, base, done.tokenizer)
 
 
-def test_all_else_in_the_files_stays(base: Path, counted: Path, tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore:not copied from")
+def test_all_else_of_the_tokenizer_stays_and_other_files_are_copied(base: Path, counted: Path, tmp_path: Path) -> None:
     shutil.copytree(base, tmp_path / "base")
     document = json.loads((base / "tokenizer.json").read_text())
-    document["model"]["merges"] = [" ".join(pair) for pair in document["model"]["merges"]]  # as older files have them
+    old = document["model"]["merges"]
+    document["model"]["merges"] = [" ".join(pair) for pair in old]  # as older files have them
     document["model"]["ignore_merges"] = True
     document["model"]["vocab"].pop("<|user|>")  # as in published files
     flags = {"add_prefix_space": True, "trim_offsets": False, "use_regex": True}
     document["post_processor"] = {"type": "ByteLevel", **flags}
     (tmp_path / "base/tokenizer.json").write_text(json.dumps(document))
-    (tmp_path / "base/chat_template.jinja").write_text("{{ messages }}")
+    others = {"chat_template.jinja": "{{ messages }}", "README.md": "of the base", "generation_config.json": "{}"}
+    for name, text in (others | {"config.json": "{}"}).items():
+        (tmp_path / "base" / name).write_text(text)
     bpe_pipeline.extend(tmp_path / "base", counted, add=5, output=tmp_path / "new")
     found = json.loads((tmp_path / "new/tokenizer.json").read_text())
     listed, merges = found["model"].pop("vocab"), found["model"].pop("merges")
-    before, old = document["model"].pop("vocab"), document["model"].pop("merges")
+    before, _ = document["model"].pop("vocab"), document["model"].pop("merges")
     assert found == document
-    assert merges[: len(old)] == old
-    assert [type(one) for one in merges[len(old) :]] == [str] * 5
-    assert list(listed)[: len(before)] == list(before)
+    assert (merges[: len(old)], len(merges)) == (old, len(old) + 5)
+    assert list(listed.items())[: len(before)] == list(before.items())
     assert listed["<|user|>"] == 499  # without it, tokenizers would number it after the new tokens
-    for name in ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"):
+    old_config, config = (json.loads((tmp_path / one / "tokenizer_config.json").read_text()) for one in ("base", "new"))
+    assert config == {**old_config, "chat_template": "{{ messages }}"}
+    for name in ("special_tokens_map.json", *others):
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "base" / name).read_bytes()
+    assert not (tmp_path / "new" / "config.json").exists()
     theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(tmp_path / "new/tokenizer.json"))
     assert theirs.encode("uus<|user|>").ids == bpe_pipeline.load(tmp_path / "new").encode("uus<|user|>")
 

@@ -17,7 +17,7 @@ import pytest
 from command import files_in, refused, run, succeeded
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, UsageError
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -223,17 +223,24 @@ def test_pairs_that_occur_once_are_learned_from_imported_counts_only(base: Path,
     assert len(bpe_pipeline.extend(base, imported, add=3, output=tmp_path / "of-counts").plan) == 3
 
 
-def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -> None:
+def test_verify_compares_each_file_with_what_was_written(extended: Path, pruned: Path, tmp_path: Path) -> None:
     added, fewer = (shutil.copytree(one, tmp_path / one.name) for one in (extended, pruned))
     assert {"extend", "prune"} <= {*bpe_pipeline.verify(added), *bpe_pipeline.verify(fewer)}
     facts = json.loads(run("info", added, "--json").stdout)
     assert (facts["made_by"], facts["options"]["add"]) == ("extend", 9)
+    config = json.loads((added / "tokenizer_config.json").read_text())
+    (added / "tokenizer_config.json").write_text(json.dumps(config | {"pad_token": "<|user|>"}))
+    assert bpe_pipeline.verify(added)["edited"] == "with tokens that exist: tokenizer_config.json"
+    (added / "tokenizer_config.json").write_text(json.dumps(config | {"eos_token_id": 9999}))
+    with pytest.raises(InputError, match="eos_token_id names 9999, which is not one of the special tokens"):
+        bpe_pipeline.verify(added)
     document = json.loads((added / "tokenizer.json").read_text())
     document["model"]["merges"][-1:] = []
     (added / "tokenizer.json").write_text(json.dumps(document))
+    (added / "tokenizer_config.json").write_text(json.dumps(config))
     pq.write_table(pq.read_table(fewer / "removed.parquet").slice(1), fewer / "removed.parquet")
     for home, name in ((added, r"tokenizer\.json"), (fewer, r"removed\.parquet")):
-        with pytest.raises(RunDirectoryError, match=f"{name} is not what the base and the counts give"):
+        with pytest.raises(RunDirectoryError, match=f"{name} is not as it was written"):
             bpe_pipeline.verify(home)
     document = json.loads((fewer / "made-from.json").read_text())
     (fewer / "made-from.json").write_text(json.dumps(document | {"run": str(extended)}))
@@ -241,7 +248,7 @@ def test_verify_makes_them_again(extended: Path, pruned: Path, tmp_path: Path) -
         bpe_pipeline.verify(fewer)
 
 
-@pytest.mark.filterwarnings("ignore:2 added tokens moved")
+@pytest.mark.filterwarnings("ignore:2 added tokens moved", "ignore:not copied from")
 def test_report_says_what_changed_and_what_is_missing(
     base: Path, counted: Path, extended: Path, pruned: Path, tmp_path: Path
 ) -> None:
@@ -261,10 +268,10 @@ def test_report_says_what_changed_and_what_is_missing(
     shutil.rmtree(own)
     assert f"{own}, which must be there as they were: " in refused(run("report", tmp_path / "new"), 1)
     bpe_pipeline.combine([counted], [2], output=own)
-    message = refused(run("verify", tmp_path / "new"), 1)
+    message = refused(run("report", tmp_path / "new"), 1)
     assert f"{own} has other counts than {tmp_path / 'new'} was made from" in message
     shutil.copy(extended / "tokenizer.json", old)
-    assert f"{old} is not the tokenizer that {tmp_path / 'new'} was made" in refused(run("verify", tmp_path / "new"), 1)
+    assert f"{old} is not the tokenizer that {tmp_path / 'new'} was made" in refused(run("report", tmp_path / "new"), 1)
 
 
 def test_the_same_command_is_repeated_or_fails_whole(base: Path, counted: Path, extended: Path, tmp_path: Path) -> None:
@@ -274,7 +281,7 @@ def test_the_same_command_is_repeated_or_fails_whole(base: Path, counted: Path, 
         left.touch()
     assert len(bpe_pipeline.extend(base, counted, add=9, output=home).plan) == 9
     assert files_in(home) == files_in(extended) | {foreign.name: b""}
-    failing = patch("bpe_pipeline.extensions.adapt.extend.make_extended", side_effect=KeyboardInterrupt)
+    failing = patch("bpe_pipeline.extensions.adapt.extend._write_extended", side_effect=KeyboardInterrupt)
     with failing, pytest.raises(KeyboardInterrupt):
         bpe_pipeline.extend(base, counted, add=9, output=home)
     assert files_in(home) == files_in(extended) | {foreign.name: b""}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vocabulary_rules import Base
 
 import bpe_pipeline
-from bpe_pipeline.base.errors import ExportRefusedError, PipelineError, UsageError
+from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.extensions.adapt.prune_worker import Pruning, protected_ids, prune, pruned, write_tables
@@ -117,7 +117,7 @@ def test_a_trained_tokenizer_is_pruned_to_that_of_a_smaller_vocabulary(tmp_path:
     done = bpe_pipeline.prune(tmp_path / "run" / "tokenizer", keep=265, output=tmp_path / "pruned")
     assert done.tokenizer.merges == smaller.merges
     assert done.tokenizer.special_tokens == smaller.special_tokens
-    assert "10 tokens removed" in succeeded(run("verify", tmp_path / "pruned")).stdout
+    assert "as they were written: " in succeeded(run("verify", tmp_path / "pruned")).stdout
     with pytest.raises(UsageError, match="--min-count is a number of uses: name the RUN"):
         bpe_pipeline.prune(tmp_path / "run" / "tokenizer", min_count=2, output=tmp_path / "other")
 
@@ -163,100 +163,66 @@ def test_recorded_cases(tmp_path: Path) -> None:
         rules.require_probes(case, base, done.tokenizer)
 
 
-@pytest.mark.filterwarnings("ignore:2 added tokens moved")
-def test_ids_in_the_other_files_move_too_or_are_refused(base: Path, counted: Path, tmp_path: Path) -> None:
+def test_ids_that_tokenizer_json_says_move_and_files_that_may_name_others_are_left_out(
+    base: Path, counted: Path, tmp_path: Path
+) -> None:
     home, new = shutil.copytree(base, tmp_path / "base"), tmp_path / "new"
     document = json.loads((base / "tokenizer.json").read_text())
     end = {"id": "<|user|>", "ids": [499], "tokens": ["<|user|>"]}
     template = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<|user|>", "type_id": 0}}]
-    steps = [{"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": {end["id"]: end}}]
-    document["post_processor"] = {"type": "Sequence", "processors": steps}
-    config = {"eos_token": "<|user|>", "added_tokens_decoder": {"499": {"content": "<|user|>"}}}
-    generation = {"eos_token_id": [499], "pad_token_id": 499}
-    named = {"tokenizer.json": document, "tokenizer_config.json": config, "generation_config.json": generation}
-    for name, content in named.items():
+    steps = [
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True},
+        {"type": "TemplateProcessing", "single": template, "pair": template, "special_tokens": {end["id"]: end}},
+    ]
+    padding = {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 499, "pad_type_id": 0, "pad_token": "<|user|>"}
+    document |= {"post_processor": {"type": "Sequence", "processors": steps}, "padding": padding}
+    contents = {
+        "tokenizer.json": document,
+        "tokenizer_config.json": {"eos_token": "<|user|>", "eos_token_id": 499, "own": 7},
+        "generation_config.json": {"eos_token_id": [499], "temperature": 0.5},
+        "config.json": {"vocab_size": 500},
+    }
+    for name, content in contents.items():
         (home / name).write_text(json.dumps(content))
-    bpe_pipeline.prune(home, counted, keep=400, output=new)
-    moved = {name: json.loads((new / name).read_text()) for name in named}
-    assert moved["tokenizer.json"]["added_tokens"][1]["id"] == 399
-    assert moved["tokenizer.json"]["post_processor"]["processors"][0]["special_tokens"]["<|user|>"]["ids"] == [399]
-    assert [*moved["tokenizer_config.json"]["added_tokens_decoder"]] == ["399"]
-    assert moved["generation_config.json"] == {"eos_token_id": [399], "pad_token_id": 399}
+    (home / "special_tokens_map.json").unlink()
+    (home / "README.md").write_text("of the base")
+    (home / "weights.bin").write_bytes(bytes(2 << 20))
+    said = succeeded(run("prune", home, counted, "--keep", 400, "--output", new)).stderr
+    left_out = "README.md, config.json, weights.bin, generation_config.json"
+    assert f"not copied from {home}: {left_out}; ids have moved" in said
+    assert "tokenizer_config.json has no eos_token_id any more" in said
+    made = json.loads((new / "tokenizer.json").read_text())
+    assert made["added_tokens"][1]["id"] == made["padding"]["pad_id"] == 399
+    assert [one["type"] for one in made["post_processor"]["processors"]] == ["ByteLevel", "TemplateProcessing"]
+    assert made["post_processor"]["processors"][1]["special_tokens"]["<|user|>"]["ids"] == [399]
+    config = json.loads((new / "tokenizer_config.json").read_text())
+    assert (config["eos_token"], config["own"], "eos_token_id" in config) == ("<|user|>", 7, False)
     theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(str(new / "tokenizer.json"))
     assert theirs.encode("a").ids[-1] == 399
-    decoder = {"added_tokens_decoder": {"9999": {"content": "<x>"}}}
-    for change, reason in (
-        (decoder, "9999 has the id 9999, but"),
-        ({"eos_token_id": [497]}, "names the token id 497,"),
-    ):
-        (home / "tokenizer_config.json").write_text(json.dumps(config | change))
-        with pytest.raises(PipelineError, match=reason):
-            bpe_pipeline.prune(home, counted, keep=400, output=tmp_path / "other")
+    assert not {"README.md", "config.json", "generation_config.json"} & {file.name for file in new.iterdir()}
+    (new / "README.md").write_text("own")
+    with pytest.warns(UserWarning, match=r"config.json, weights.bin; they are of the model, or there already"):
+        bpe_pipeline.prune(home, counted, keep=400, keep_ids=True, output=tmp_path / "gaps")
+    for name in ("README.md", "generation_config.json"):
+        assert (tmp_path / "gaps" / name).read_bytes() == (home / name).read_bytes()
+    assert json.loads((tmp_path / "gaps/tokenizer_config.json").read_text())["eos_token_id"] == 499
+    with pytest.warns(UserWarning, match=r"README.md, config.json"):
+        bpe_pipeline.prune(home, counted, keep=400, keep_ids=True, output=new, overwrite=True)
+    assert (new / "README.md").read_text() == "own"
 
 
-@pytest.mark.filterwarnings("ignore:2 added tokens moved")
-def test_every_id_of_generation_config_moves_or_is_left_out_by_name(base: Path, counted: Path, tmp_path: Path) -> None:
-    """Members as transformers has them; positions, layers, numbers and keys are no ids."""
-    shutil.copytree(base, tmp_path / "base")
-    before = bpe_pipeline.Tokenizer.load(base)
-    end, whole = (
-        before.special_tokens["<|endoftext|>"],
-        bpe_pipeline.prune(base, counted, keep=400, output=tmp_path / "a"),
-    )
-    new_of = {old: new for new, old in whole.id_map.items()}
-    gone, other = whole.removed[0].old_id, max(old for old in new_of if old != end)
-    generation: dict[str, Any] = {
-        "eos_token_id": [end, other],
-        "pad_token_id": None,
-        "decoder_start_token_id": -1,
-        "max_new_tokens": end,
-        "suppress_tokens": [7, gone, other],
-        "begin_suppress_tokens": [gone],
-        "bad_words_ids": [[7, gone], [other, 7]],
-        "force_words_ids": [[[other], [gone]], [[7, other]]],
-        "forced_decoder_ids": [[1, other], [2, None], [3, gone]],
-        "lang_to_id": {"<|en|>": other},
-        "task_to_id": {"translate": end},
-        "alignment_heads": [[3, end], [other, 1]],
-        "sequence_bias": [[[other, 7], end], [[gone], 2.0]],
-        "temperature": 0.6,
-        "do_sample": True,
-        "nested": {"eos_token_id": end, "deep": {"suppress_tokens": [other]}, "hashing_key": other},
-        "stages": [{"eos_token_id": end}, {"bad_words_ids": [[other]]}],
+@pytest.mark.filterwarnings("ignore")  # of ids that move, and of what is left out
+def test_an_id_of_a_post_processor_that_no_added_token_has_is_refused(base: Path, tmp_path: Path) -> None:
+    document = json.loads((base / "tokenizer.json").read_text())
+    other = {"id": "x", "ids": [300], "tokens": ["x"]}
+    text = [{"Sequence": {"id": "A", "type_id": 0}}]
+    document["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": text,
+        "pair": text,
+        "special_tokens": {"x": other},
     }
-    (tmp_path / "base" / "generation_config.json").write_text(json.dumps(generation))
-    with pytest.warns(
-        UserWarning, match=f"suppress_tokens without {gone}, begin_.* without {gone}, bad_words_ids"
-    ) as said:
-        bpe_pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "b")
-    assert not any("generation_config.json by id-map" in str(one.message) for one in said)
-    end, other = new_of[end], new_of[other]
-    seven = new_of[7]
-    assert json.loads((tmp_path / "b" / "generation_config.json").read_text()) == generation | {
-        "eos_token_id": [end, other],
-        "suppress_tokens": [seven, other],
-        "begin_suppress_tokens": [],
-        "bad_words_ids": [[other, seven]],
-        "force_words_ids": [[[other]], [[seven, other]]],
-        "forced_decoder_ids": [[1, other], [2, None]],
-        "lang_to_id": {"<|en|>": other},
-        "task_to_id": {"translate": end},
-        "sequence_bias": [[[other, seven], generation["sequence_bias"][0][1]]],
-        "nested": {
-            "eos_token_id": end,
-            "deep": {"suppress_tokens": [other]},
-            "hashing_key": generation["nested"]["hashing_key"],
-        },
-        "stages": [{"eos_token_id": end}, {"bad_words_ids": [[other]]}],
-    }
-    old = before.special_tokens["<|endoftext|>"]
-    for unknown in (
-        {"sequence_bias": 7},
-        {"eos_token_id": str(old)},
-        {"eos_id": old},
-        {"image_token_index": old},
-        {"lang_to_id": {"a": {"b": old}}},
-    ):
-        (tmp_path / "base" / "generation_config.json").write_text(json.dumps(unknown))
-        with pytest.raises(ExportRefusedError, match=f"{next(iter(unknown))} names ids in a form that is not known"):
-            bpe_pipeline.prune(tmp_path / "base", counted, keep=400, output=tmp_path / "c")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"special_tokens.x.ids adds the id 300 to texts, which no special token has"):
+        bpe_pipeline.prune(tmp_path, keep=400, output=tmp_path / "new")

@@ -1,4 +1,4 @@
-"""What changes of a tokenizer share in a worker: their task, and what `verify` asks."""
+"""What changes of a tokenizer share in a worker: their task, and how many tokens a counter has."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.counts.counter_file import open_counter
-from bpe_pipeline.storage import Location, arrow_source, sealed_parquet
+from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.model import Model
 
 
@@ -28,17 +28,6 @@ class ChangeTask:
 
     def __str__(self) -> str:
         return "changing a tokenizer" + (f" by {self.counter[0]}" if self.counter else "")
-
-
-def same_rows(files: tuple[Location, Location]) -> bool:
-    """Return whether two Parquet files have the same columns and rows: each release of Arrow writes other bytes."""
-    import pyarrow.parquet as pq
-
-    try:
-        found, expected = (pq.read_table(arrow_source(file)) for file in files)
-    except sealed_parquet.DAMAGE:
-        return False
-    return bool(found.equals(expected))
 
 
 def tokens_by_merges(counter_and_model: tuple[Location, str, Model, Sequence[int]]) -> list[int]:

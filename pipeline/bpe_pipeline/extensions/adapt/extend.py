@@ -15,6 +15,7 @@ from bpe_pipeline.commands.like import require_extendable
 from bpe_pipeline.counts.as_text import bounds
 from bpe_pipeline.counts.counted import require_counted, text_counters
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.adapt.change import Change, changing
 from bpe_pipeline.extensions.adapt.change_worker import tokens_by_merges
 from bpe_pipeline.extensions.adapt.extend_worker import (
     Learned,
@@ -25,7 +26,6 @@ from bpe_pipeline.extensions.adapt.extend_worker import (
     write_table,
 )
 from bpe_pipeline.extensions.adapt.options import ExtendOptions
-from bpe_pipeline.extensions.adapt.origin import Change, changing
 from bpe_pipeline.extensions.adapt.same_cutting import require_same_cutting
 from bpe_pipeline.extensions.adapt.savings import Saving, Savings
 from bpe_pipeline.merges.merge import STAGE
@@ -39,7 +39,6 @@ from bpe_pipeline.storage import Location, location
 from bpe_pipeline.tokenizer.added import news_of, reserved_in, with_added
 from bpe_pipeline.tokenizer.export import limits_of
 from bpe_pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
-from bpe_pipeline.tokenizer.formats.changed import require_listed, write_changed
 from bpe_pipeline.tokenizer.formats.files import load_model
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
@@ -102,7 +101,7 @@ def run_extend(change: Change, options: ExtendOptions, executor: Executor, liste
     """Learn, write the tokenizer's directory, and return what was added."""
 
     with changing(change, options, executor, listener, require_same_cutting) as (runner, directory):
-        learned, written = make_extended(runner, change, directory)
+        learned, written = _write_extended(runner, change, directory)
         last_merge = _last_merge(runner, change.counts, written, learned)
         for limit in limits_of(written, ("hf",)):
             runner.warn(limit)
@@ -197,7 +196,6 @@ def change_of(options: ExtendOptions) -> Change:
         **_rules(options, run.manifest.texts),
     }
     require_extendable(model)
-    require_listed(options.base, model)
     marked, _ = _prepared(model, options.base, asked)
     marks = len(marked.vocabulary.special_tokens) - len(model.vocabulary.special_tokens)
     start_of(model, asked["add"] + marks, asked["first_id"])
@@ -220,7 +218,7 @@ def _prepared(model: Model, base: Location, asked: Mapping[str, Any]) -> tuple[M
     return marked, {**asked, "first_id": None if first is None else first + marks}
 
 
-def make_extended(runner: Runner, change: Change, directory: Location) -> tuple[Learned, Model]:
+def _write_extended(runner: Runner, change: Change, directory: Location) -> tuple[Learned, Model]:
     """Learn what is asked for and write all files into a directory."""
     learned, model = _learned(runner, change)
     if (saving := change.asked["stop_at_saving"]) is not None:
@@ -228,7 +226,7 @@ def make_extended(runner: Runner, change: Change, directory: Location) -> tuple[
         count, why = learned.enough(change.asked["add"], saving, by_name)
         learned = replace(learned.first(count), chosen=why)
     runner.executor.one(write_table, (learned, directory))
-    return learned, write_changed(change.base, extended(model, learned), None, directory)
+    return learned, change.write(extended(model, learned), directory)
 
 
 def _learned(runner: Runner, change: Change) -> tuple[Learned, Model]:

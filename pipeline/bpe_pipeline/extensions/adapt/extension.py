@@ -5,10 +5,10 @@ from typing import Any
 from bpe_pipeline.run.extensions import Extension
 
 
-def _made() -> Any:
-    from bpe_pipeline.extensions.adapt import made
+def _change() -> Any:
+    from bpe_pipeline.extensions.adapt import change
 
-    return made
+    return change
 
 
 def _commands() -> Any:
@@ -30,5 +30,5 @@ def _prune() -> Any:
 
 
 EXTENSION = Extension(
-    commands=_commands, functions={"extend": _extend, "prune": _prune}, directories={"made-from.json": _made}
+    commands=_commands, functions={"extend": _extend, "prune": _prune}, directories={"made-from.json": _change}
 )

@@ -8,9 +8,15 @@ from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.adapt.change import Change, changing
 from bpe_pipeline.extensions.adapt.options import PruneOptions
-from bpe_pipeline.extensions.adapt.origin import Change, changing, left_out_of_settings
-from bpe_pipeline.extensions.adapt.prune_worker import Pruning, protected_ids, pruned, write_tables
+from bpe_pipeline.extensions.adapt.prune_worker import (
+    Pruning,
+    protected_ids,
+    pruned,
+    settings_with_ids,
+    write_tables,
+)
 from bpe_pipeline.extensions.adapt.prune_worker import prune as choose
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run import manifest
@@ -18,7 +24,6 @@ from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.patterns import cut_by
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import Location
-from bpe_pipeline.tokenizer.formats.changed import require_listed, write_changed
 from bpe_pipeline.tokenizer.formats.fields import read_text
 from bpe_pipeline.tokenizer.formats.files import load_model
 from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
@@ -55,29 +60,36 @@ def run_prune(options: PruneOptions, executor: Executor, listener: Listener) -> 
         raise UsageError("--min-count is a number of uses: name the RUN that counted them, or give --keep")
     base, run = options.base, None if options.run is None else manifest.require(options.run)
     model = load_model(base)
-    require_listed(base, model)
-    special = model.vocabulary.special_tokens
     protect: Any = options.protect
     if not isinstance(protect, Sequence):
         protect = [line for line in read_text(protect).splitlines() if line]
-    chosen = {
+    asked = {
         "keep": options.keep,
         "min_count": options.min_count,
         "protected": sorted(protected_ids(model.vocabulary, protect)),
         "keep_ids": options.keep_ids,
     }
-    change = Change("prune", base, model, run, chosen)
-    with changing(change, options, executor, listener, _warn_of_other_cutting) as (runner, directory):
-        pruning, written = make_pruned(runner, change, directory)
-    if moved := [text for text, id_ in written.vocabulary.special_tokens.items() if special[text] != id_]:
+    change = Change("prune", base, model, run, asked)
+    how = change, options, executor, listener, _warn_of_other_cutting
+    with changing(*how, moves_ids=not options.keep_ids) as (runner, directory):
+        pruning, written = _write_pruned(runner, change, directory)
+        _warn_of_moved(runner, model, written)
+    return Pruned(**vars(pruning), tokenizer=Tokenizer.from_model(written))
+
+
+def _warn_of_moved(runner: Runner, model: Model, written: Model) -> None:
+    """Warn of added tokens with other ids, and say what a person has to change."""
+    old = model.vocabulary.special_tokens
+    moved = [text for text, id_ in written.vocabulary.special_tokens.items() if old[text] != id_]
+    if moved:
         which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
         more = " and generation_config.json" if GENERATION_NAME not in written.files else ""
         runner.warn(
             f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json{more} by "
             "id-map.parquet"
         )
-    runner.warn(left_out_of_settings(base, {old: new for new, old in pruning.id_map.items()}))
-    return Pruned(**vars(pruning), tokenizer=Tokenizer.from_model(written))
+    if dropped := [name for name in settings_with_ids(model) if name not in written.settings]:
+        runner.warn(f"tokenizer_config.json has no {', '.join(dropped)} any more: add what is needed by id-map.parquet")
 
 
 def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
@@ -88,7 +100,7 @@ def _warn_of_other_cutting(runner: Runner, model: Model, run: Run) -> None:
         )
 
 
-def make_pruned(runner: Runner, change: Change, directory: Location) -> tuple[Pruning, Model]:
+def _write_pruned(runner: Runner, change: Change, directory: Location) -> tuple[Pruning, Model]:
     """Choose what is asked for and write all files into a directory."""
     counted = change.counted(runner.executor)
     amount, unit = change.model.vocabulary.size, "tokens"
@@ -98,5 +110,5 @@ def make_pruned(runner: Runner, change: Change, directory: Location) -> tuple[Pr
         pruning = runner.executor.one(choose, change.task(runner, counted))
         runner.executor.one(write_tables, (pruning, change.model.vocabulary, directory))
     removed = {one.old_id for one in pruning.removed}
-    smaller, new_of = pruned(change.model, removed, keep_ids=change.asked["keep_ids"])
-    return pruning, write_changed(change.base, smaller, new_of, directory)
+    smaller, _ = pruned(change.model, removed, keep_ids=change.asked["keep_ids"])
+    return pruning, change.write(smaller, directory)

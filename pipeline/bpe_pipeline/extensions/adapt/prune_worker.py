@@ -18,6 +18,7 @@ from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import write_rows
+from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
 from bpe_pipeline.tokenizer.model import Model, bytes_of_letters
 
 
@@ -96,7 +97,10 @@ def protected_ids(vocabulary: Vocabulary, named: Iterable[str | bytes]) -> set[i
 
 
 def pruned(model: Model, removed: Set[int], *, keep_ids: bool) -> tuple[Model, dict[int, int]]:
-    """Return the model without these ids, and old id -> new id of all others in order."""
+    """Return the model without these ids, and old id -> new id of all others in order.
+
+    Where ids move, it has no settings that may name one, and no padding by a token that is removed.
+    """
     old = model.vocabulary
     kept = sorted({*old.tokens, *old.special_tokens.values()} - removed)
     new_of = dict(zip(kept, kept if keep_ids else range(len(kept)), strict=True))
@@ -105,7 +109,23 @@ def pruned(model: Model, removed: Set[int], *, keep_ids: bool) -> tuple[Model, d
     columns = zip(*rows, strict=True) if rows else ((), (), ())
     left, right, result = (array("I", map(new_of.__getitem__, column)) for column in columns)
     special = {text: new_of[id_] for text, id_ in old.special_tokens.items()}
-    return replace(model, vocabulary=Vocabulary(tokens, left, right, result, special), trained=False), new_of
+    smaller = replace(model, vocabulary=Vocabulary(tokens, left, right, result, special), trained=False)
+    if not keep_ids:
+        files = {name: data for name, data in model.files.items() if name != GENERATION_NAME}
+        settings = {name: value for name, value in model.settings.items() if name not in settings_with_ids(model)}
+        kept_members = {**model.kept, "padding": _moved_padding(model.kept.get("padding"), new_of)}
+        smaller = replace(smaller, files=files, settings=settings, kept=kept_members)
+    return smaller, new_of
+
+
+def _moved_padding(padding: Any, new_of: Mapping[int, int]) -> Any:
+    old = padding.get("pad_id") if isinstance(padding, dict) else None
+    return {**padding, "pad_id": new_of[old]} if isinstance(old, int) and old in new_of else None
+
+
+def settings_with_ids(model: Model) -> list[str]:
+    """Return the names of settings of a tokenizer_config.json that say that they are ids."""
+    return [name for name in model.settings if name.endswith(("_id", "_ids"))]
 
 
 MAP_NAME, REMOVED_NAME = "id-map.parquet", "removed.parquet"

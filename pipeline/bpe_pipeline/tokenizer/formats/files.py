@@ -24,6 +24,8 @@ _UNREAD = {
     "*vocab.txt": "a WordPiece vocabulary, as BERT's, which no command reads: this package has byte-level BPE",
 }
 """Files of tokenizers that other libraries load."""
+PATTERNS = (*_PAIR, *_RANKS, *_UNREAD)
+"""Names of files that are a vocabulary, next to tokenizer.json."""
 
 
 def _load_pair(file: Location) -> Model:
@@ -58,13 +60,6 @@ def tokenizer_path(path: Location) -> Location:
     """Return what to load for a path: a file itself, otherwise the tokenizer directory."""
     home = tokenizer_home(path)
     return path if home == path.parent else home
-
-
-def document_of(path: Location) -> Location | None:
-    """Return the tokenizer.json that `load_model` reads for a path, if it reads one."""
-    file = tokenizer_path(path)
-    file = file / MODEL_NAME if file.is_dir() else file
-    return file if file.exists() and _reader_of(file) is load_huggingface else None
 
 
 def load_model(path: Location) -> Model:

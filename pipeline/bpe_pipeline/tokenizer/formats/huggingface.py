@@ -17,6 +17,7 @@ from bpe_pipeline.pattern.translate import for_tokenizers
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
 from bpe_pipeline.tokenizer.formats.fields import refuse_export, write_files
+from bpe_pipeline.tokenizer.formats.post_processor import with_names
 from bpe_pipeline.tokenizer.formats.settings_files import (
     CONFIG_NAME,
     GENERATION_NAME,
@@ -97,16 +98,17 @@ def _reasons_against(model: Model) -> Iterator[str]:
 
 def _tokenizer_json(model: Model, pre_tokenizer: dict[str, Any]) -> str:
     refuse_export(_reasons_against(model))
-    special_tokens = sorted(model.vocabulary.special_tokens.items(), key=lambda item: item[1])
-    added_tokens = [entry_of(text, id_, model.preparation.rule_of(text)) for text, id_ in special_tokens]
-    processor = processor_of((model.front, model.behind), model.vocabulary.special_tokens)
+    special = model.vocabulary.special_tokens
+    in_order = sorted(special.items(), key=lambda item: item[1])
+    added_tokens = [entry_of(text, id_, model.preparation.rule_of(text)) for text, id_ in in_order]
+    processor = processor_of((model.front, model.behind), special)
     document: dict[str, Any] = {
         "version": "1.0",
         **{name: model.kept.get(name) for name in APPLIED_BY_LIBRARIES},
         "added_tokens": added_tokens,
         "normalizer": {"type": "NFC"} if model.preparation.nfc else None,
         "pre_tokenizer": pre_tokenizer,
-        "post_processor": json.loads(model.post_processor) if model.post_processor else processor,
+        "post_processor": with_names(json.loads(model.post_processor), special) if model.post_processor else processor,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",

@@ -16,7 +16,7 @@ from bpe_pipeline.tokenizer.formats import byte_alphabet
 from bpe_pipeline.tokenizer.formats.added_tokens import Settings, check_numbering, read_added_tokens
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, steps_of, token_field
 from bpe_pipeline.tokenizer.formats.kinds import model_type, other_kind
-from bpe_pipeline.tokenizer.formats.post_processor import read_around
+from bpe_pipeline.tokenizer.formats.post_processor import read_around, with_names
 from bpe_pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
 from bpe_pipeline.tokenizer.formats.settings_files import read_files, read_template
 from bpe_pipeline.tokenizer.formats.tokenizer_json import (
@@ -75,7 +75,8 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
         separator.refuse(f"names {separator.value!r}, which is not one of the special tokens")
     post_processor = document.member("post_processor")
     front, behind = around = read_around(post_processor, special_tokens)
-    other_processor = None if post_processor.value == processor_of(around, special_tokens) else post_processor.value
+    is_plain = post_processor.value == processor_of(around, special_tokens)
+    texts = {id_: text for text, id_ in special_tokens.items()}
     files = read_files(file.parent)
     template = read_template(config, files)
     return Model(
@@ -86,7 +87,7 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
         preparation=Preparation(nfc, space_in_front, rules),
         front=front,
         behind=behind,
-        post_processor=None if other_processor is None else json.dumps(other_processor, ensure_ascii=False),
+        post_processor=None if is_plain else json.dumps(with_names(post_processor.value, texts), ensure_ascii=False),
         chat_template=template,
         settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
         kept={name: document.member(name).value for name in APPLIED_BY_LIBRARIES}
