@@ -158,16 +158,6 @@ def test_only_an_address_that_follows_ray_is_its_own(words: str, address: str | 
     assert (options.ray, options.inputs and [*options.inputs]) == (address, inputs)
 
 
-def test_special_tokens_that_separate_are_not_counted(tmp_path: Path) -> None:
-    for text, options, said in (
-        (EOT.join(["low lower", "newest", "widest"]), ["<|im_start|>"], "3 documents"),
-        ("<pad>one<pad>one<pad>" * 20, ["<pad>", "--pad-token", "<pad>"], "40 pre-tokens, of which 1 are different"),
-    ):
-        (tmp_path / "a.txt").write_text(text)
-        words = ["train", "a.txt", "--output", "run", "--overwrite", "--vocab-size", 262, "--special-token", *options]
-        assert said in " ".join(run(*words, cwd=tmp_path).stdout.split())
-
-
 def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
     """Python escapes the bytes of arguments one by one where neither the locale nor its own mode is UTF-8."""
     in_c = partial(run_process, env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})
