@@ -83,23 +83,6 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     assert "--text" in refused(run("encode", "long " * 2000, "--tokenizer", trained, cwd=tmp_path), 1)
 
 
-def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    succeeded(run("count", text, "--output", output))
-    assert not (output / "tokenizer").exists()
-    counted = (output / "counter.parquet").stat().st_mtime_ns
-    (output / "tokenizer-9").mkdir()
-    (output / "tokenizer-9" / "mine.txt").write_text("mine")
-    for size in (500, 400):
-        succeeded(run("merge", output, "--vocab-size", size))
-    assert (output / "tokenizer/tokenizer.json").exists()
-    assert (output / "tokenizer-400/tokenizer.json").exists()
-    assert (output / "counter.parquet").stat().st_mtime_ns == counted
-    assert "greatest-bytes" in refused(run("merge", output, "--tie-break", "greatest-bytes"), 1)
-    succeeded(run("merge", output, "--tie-break", "greatest-bytes", "--vocab-size", 400, "--overwrite"))
-    assert (output / "tokenizer-9" / "mine.txt").read_text() == "mine"
-
-
 def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"inputs: ['{text}']\nvocab_size: 400\npattern: llama3\n")
     shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--dry-run").stdout
