@@ -23,6 +23,8 @@ from browser import chromium
 from command import run, succeeded
 from hypothesis import settings
 
+from bpe_pipeline.commands.report import EXTENT
+
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
 
 pytest_plugins = ["cpu_time"]
@@ -30,11 +32,14 @@ pytest_plugins = ["cpu_time"]
 # Started in the background by a shell, we would inherit an ignored Ctrl-C, and so would the commands under test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Without bytecode, each of many hundred commands that run in a process of their own would compile the package again.
+# Without bytecode, each of many hundred commands that run in a process of their own would compile the package again,
+# and each run of the tests would rewrite their assertions again, which takes longer than all else of collecting them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
+READING = {"report", "project"}  # folders about what a command writes for people: elsewhere runs have no pages
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +62,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     starts = folder in STARTING or item.get_closest_marker("processes")
     starts = starts or (item.config.getoption("processes") and not item.get_closest_marker("here"))
-    with contextlib.nullcontext() if starts else tasks_here.activated():
+    with pytest.MonkeyPatch.context() as patch, contextlib.nullcontext() if starts else tasks_here.activated():
+        if folder not in READING:
+            patch.setenv(EXTENT, "numbers")
         return (yield)
 
 

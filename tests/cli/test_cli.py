@@ -83,23 +83,6 @@ def test_encode_and_decode(trained: Path, tmp_path: Path) -> None:
     assert "--text" in refused(run("encode", "long " * 2000, "--tokenizer", trained, cwd=tmp_path), 1)
 
 
-def test_count_once_merge_twice(text: Path, tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    succeeded(run("count", text, "--output", output))
-    assert not (output / "tokenizer").exists()
-    counted = (output / "counter.parquet").stat().st_mtime_ns
-    (output / "tokenizer-9").mkdir()
-    (output / "tokenizer-9" / "mine.txt").write_text("mine")
-    for size in (500, 400):
-        succeeded(run("merge", output, "--vocab-size", size))
-    assert (output / "tokenizer/tokenizer.json").exists()
-    assert (output / "tokenizer-400/tokenizer.json").exists()
-    assert (output / "counter.parquet").stat().st_mtime_ns == counted
-    assert "greatest-bytes" in refused(run("merge", output, "--tie-break", "greatest-bytes"), 1)
-    succeeded(run("merge", output, "--tie-break", "greatest-bytes", "--vocab-size", 400, "--overwrite"))
-    assert (output / "tokenizer-9" / "mine.txt").read_text() == "mine"
-
-
 def test_flags_override_the_configuration_file(text: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"inputs: ['{text}']\nvocab_size: 400\npattern: llama3\n")
     shown = run("train", "--config", tmp_path / "run.yaml", "--vocab-size", 500, "--dry-run").stdout
@@ -156,16 +139,6 @@ def test_special_token_adds_to_the_default(words: str, own: list[str], listed: l
 def test_only_an_address_that_follows_ray_is_its_own(words: str, address: str | None, inputs: list[str] | None) -> None:
     options = settled(*words.split())
     assert (options.ray, options.inputs and [*options.inputs]) == (address, inputs)
-
-
-def test_special_tokens_that_separate_are_not_counted(tmp_path: Path) -> None:
-    for text, options, said in (
-        (EOT.join(["low lower", "newest", "widest"]), ["<|im_start|>"], "3 documents"),
-        ("<pad>one<pad>one<pad>" * 20, ["<pad>", "--pad-token", "<pad>"], "40 pre-tokens, of which 1 are different"),
-    ):
-        (tmp_path / "a.txt").write_text(text)
-        words = ["train", "a.txt", "--output", "run", "--overwrite", "--vocab-size", 262, "--special-token", *options]
-        assert said in " ".join(run(*words, cwd=tmp_path).stdout.split())
 
 
 def test_words_are_utf8_whatever_the_locale(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from command import run_here
 from bpe_pipeline import cli
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.events import Notice, warn_of
+from bpe_pipeline.commands.report import EXTENT
 
 HOSTILE = "a\x1bc\r\nFORGED\x07\x7f\x9b\u2028\u202e\u2066z"
 SHOWN = r"a\u001bc\r\nFORGED\u0007\u007f\u009b\u2028\u202e\u2066z"
@@ -71,7 +72,8 @@ def _words(command: str, home: Path) -> Iterator[str]:
 
 @pytest.mark.usefixtures("in_process")
 @pytest.mark.filterwarnings("ignore")
-def test_what_commands_print_and_write_has_no_controls(tmp_path: Path) -> None:
+def test_what_commands_print_and_write_has_no_controls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EXTENT, "page")
     home = tmp_path / HOSTILE
     (home / "text").mkdir(parents=True)
     (home / "text" / f"{HOSTILE}.txt").write_text(f"some text to learn from, <|{HOSTILE}|> again and again\n" * 9)

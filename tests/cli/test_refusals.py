@@ -12,12 +12,11 @@ import termios
 import time
 from array import array
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import peers
 import pytest
-from command import files_in, refused, run, succeeded
+from command import refused, run, succeeded
 
 import bpe_pipeline
 from bpe_pipeline.base.units import format_bytes, parse_bytes
@@ -78,57 +77,12 @@ def test_unusable_output_is_one_line(text: Path, tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_directory_of_another_run_names_the_option(text: Path, trained: Path) -> None:
-    before = files_in(trained)
-    for option, value in (
-        *(("--pattern", "llama3"), ("--errors", "skip"), ("--special-token", "<s>")),
-        *(("--tie-break", "greatest-bytes"), ("--min-frequency", "2")),
-    ):
-        line = refused(run("train", text, "--output", trained, "--vocab-size", 600, option, value), 1)
-        assert re.search(f"{option}.*--overwrite", line)
-    assert files_in(trained) == before
-
-
-def test_other_or_changed_corpus_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("some text here")
-    (tmp_path / "b.txt").write_text("other text there")
-    train = partial(run, "train", "--output", "run", "--vocab-size", 260, cwd=tmp_path)
-    succeeded(train("a.txt"))
-    assert "a.txt" in refused(train("b.txt"), 1)
-    (tmp_path / "a.txt").write_text("some text changed")
-    assert "a.txt changed" in refused(train("a.txt"), 1)
-    succeeded(train("a.txt", "--overwrite"))
-
-
-def test_overwrite_checks_everything_before_it_deletes(text: Path, trained: Path) -> None:
-    before = files_in(trained)
-    for words, code, named in (
-        (f"train {text} --output {trained} --dry-run --vocab-size 300", 0, ""),
-        (f"train absent.txt --output {trained}", 1, "absent.txt"),
-        (f"train {text} --output {trained} --pattern a(", 2, "character 2"),
-        (f"train {text} --output {trained} --pattern llama3 --export gpt2", 1, "llama3"),
-        (f"train {text} --output {trained} --special-ids first --export tiktoken", 1, "first"),
-        (f"merge {trained} --vocab-size 100", 2, "257"),
-        (f"merge {trained} --special-ids first --export tiktoken", 1, "first"),
-    ):
-        result = run(*words.split(), "--overwrite")
-        assert named in (refused(result, code) if code else succeeded(result).stdout)
-        assert files_in(trained) == before
-
-
-STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "format": "text", "compression": "none"}
-
-
 @pytest.mark.parametrize(("name", "value", "reason"), [
     ("chunks", [{"spans": []}], "chunk 0 is empty"),
-    ("chunks", [{"spans": [[0, 5, 1, None]]}], "chunk 0 is not within its file"),
-    ("chunks", [{"spans": [[7, 0, 1, None]]}], "chunk 0 is of a file that is not listed"),
     ("chunks", [{"spans": [[7, 0, "1", None]]}], "chunks: spans: '1' is not of type int"),
-    ("owners", [7], "a file is of an input that is not listed"),
     ("texts", [{"name": "a", "weight": [1, 0]}], "a weight is no fraction"),
     ("source", {"kind": "combined", "digest": "", "description": ""}, "it has both a source and files"),
     ("files", [{"path": "a"}], "'size' is missing"),
-    ("files", [{**STORED, "path": "a", "format": "zip"}], "a is of the unknown kind zip, none"),
     ("counting", None, "is damaged"), ("format_version", 99, "99"),
 ])  # fmt: skip
 def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object, reason: str) -> None:

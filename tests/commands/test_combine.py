@@ -42,7 +42,9 @@ def test_native_weights_are_exact_and_in_any_order(parts, source):
     source.shuffle(parts)
     columns = [columns_of(Counter(counts))[0] for counts, _ in parts]
     fractions = [(weight.numerator, weight.denominator) for _, weight in parts]
-    assert oracle_counting.as_counter(_core.combine(columns, fractions)) == expected
+    found = oracle_counting.as_counter(_core.combine(columns, fractions))
+    assert found == expected
+    assert list(found) == sorted(expected, key=_core.hash64)
     assert sum(_core.totals(one)[0][1] for one in columns) == sum(sum(counts.values()) for counts, _ in parts)
 
 

@@ -68,6 +68,22 @@ class DataSet:
         return (self._table.slice(at, batch_size) for at in range(0, self._table.num_rows, batch_size))
 
 
+class Frame:
+    """What a data frame of pandas or polars offers: iterated, it has its columns' names."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table, self.columns = table, table.column_names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __getitem__(self, names: list[str]) -> "Frame":
+        return Frame(self._table.select(names))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
 TABLE = pa.table({"other": range(len(DOCUMENTS)), "text": DOCUMENTS})
 KINDS: dict[str, Any] = {
     "str": lambda: iter(DOCUMENTS),
@@ -81,6 +97,8 @@ KINDS: dict[str, Any] = {
     "reader": lambda: TABLE.to_reader(),
     "dictionary": lambda: [pa.array(DOCUMENTS).dictionary_encode()],
     "data set": lambda: DataSet(TABLE),
+    "frame": lambda: Frame(TABLE),
+    "frames": lambda: iter([Frame(TABLE.slice(0, 9)), Frame(TABLE.slice(9))]),
     "mixed": lambda: [*DOCUMENTS[:9], pa.array(DOCUMENTS[9:20]), *DOCUMENTS[20:]],
     "lists": lambda: (DOCUMENTS[at : at + 30] for at in range(0, 200, 30)),
     "lists of all": lambda: [(), DOCUMENTS[0], (*DOCUMENTS[1:9],), [{"text": one} for one in DOCUMENTS[9:]]],
@@ -299,37 +317,8 @@ def test_a_small_limit_is_refused_before_anything_is_read(tmp_path: Path, monkey
     assert corpus_of(tmp_path / "run")["documents"] == 20_000  # the refusal took none
 
 
-def test_a_real_data_set(from_files: bytes, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    data_set = datasets.Dataset(TABLE)
-    bpe_pipeline.train_from_iterator(data_set, output=tmp_path / "run", vocab_size=500)
-    assert model(tmp_path / "run") == from_files
-    shuffled = data_set.shuffle(seed=1).filter(lambda row: row["other"] >= 0)
-    bpe_pipeline.train_from_iterator(shuffled, output=tmp_path / "shuffled", vocab_size=500)
-    assert model(tmp_path / "shuffled") == from_files
-
-
-class Frame:
-    """What a data frame of pandas or polars offers: iterated, it has its columns' names."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table, self.columns = table, table.column_names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-    def __getitem__(self, names: list[str]) -> "Frame":
-        return Frame(self._table.select(names))
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._table.__arrow_c_stream__(requested_schema)
-
-
-def test_a_data_frame_is_read_as_its_column(tmp_path: Path, from_files: bytes) -> None:
-    frame = Frame(pa.table({"n": range(len(DOCUMENTS)), "text": DOCUMENTS}))
-    for number, documents in enumerate((frame, [frame], iter([frame]))):
-        bpe_pipeline.train_from_iterator(documents, output=tmp_path / f"{number}", vocab_size=500)
-        assert model(tmp_path / f"{number}") == from_files
+def test_a_data_frame_without_the_column_or_with_rows_without_text_is_named() -> None:
+    frame = Frame(pa.table({"n": [1], "text": ["a"]}))
     with pytest.raises(InputError, match="the table has no column 'body', only n, text"):
         list(blocks(frame, "body"))
     with pytest.raises(UsageError, match="documents are one dict_items"):

@@ -12,7 +12,6 @@ import pytest
 import samples
 from chat_cases import llama
 from samples import Tensor
-from transformers import AutoTokenizer
 
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import InputError, UsageError
@@ -207,45 +206,11 @@ def exported(template: str, tmp_path: Path) -> Tokenizer:
     return Tokenizer.load(tmp_path)
 
 
-@pytest.fixture(params=["in memory", "from files"])
-def theirs(request: pytest.FixtureRequest, exported: Tokenizer, tmp_path: Path) -> Any:
-    """The tokenizer in transformers."""
-    return exported.to_transformers() if request.param == "in memory" else AutoTokenizer.from_pretrained(tmp_path)
-
-
 def test_an_exported_template_is_read_and_saved_unchanged(template: str, exported: Tokenizer, tmp_path: Path) -> None:
     assert exported.model.chat_template == named_template(template)
     exported.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes()
-
-
-def test_prompts_in_transformers_have_our_ids(template: str, theirs: Any) -> None:
-    for dialog in (DIALOG, DIALOG[1:2], DIALOG[:3]):
-        ids = theirs.apply_chat_template(dialog, add_generation_prompt=True, return_dict=False)
-        assert ids == chat_format(template).encode_dialog_prompt(dialog)
-
-
-def test_texts_in_transformers_have_our_ids_and_roles(template: str, exported: Tokenizer, theirs: Any) -> None:
-    [end] = named_template(template).writes("turn end")
-    text = f"I'm low, é日本 {end} "
-    assert theirs.encode(text, add_special_tokens=False) == exported.encode(text)
-    assert (theirs.eos_token, theirs.pad_token) == (exported.model.eos_token, exported.model.pad_token)
-
-
-def test_answers_are_generated_text_in_transformers(template: str, theirs: Any) -> None:
-    [end] = named_template(template).writes("turn end")
-    answers = [{"role": "assistant", "content": text} for text in (" lower\n", "low")]
-    dialog = [*DIALOG[:2], answers[0], DIALOG[1], answers[1]]
-    masked = theirs.apply_chat_template(dialog, return_dict=True, return_assistant_tokens_mask=True)
-    said = [id_ for id_, inside in zip(masked["input_ids"], masked["assistant_masks"], strict=True) if inside]
-    end += {"chatml": "\n"}.get(template, "")
-    assert theirs.decode(said) == f" lower\n{end}low{end}"
-
-
-def test_a_template_that_transformers_saves_is_read(template: str, theirs: Any, tmp_path: Path) -> None:
-    theirs.save_pretrained(tmp_path / "saved")  # the template is a file of its own there
-    assert Tokenizer.load(tmp_path / "saved").model.chat_template == named_template(template)
 
 
 def test_a_tokenizer_in_transformers_has_all_ids_and_no_name(exported: Tokenizer) -> None:

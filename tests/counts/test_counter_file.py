@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 from command import script
 from counter_files import columns_of, read, write
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_counting import as_counter
 
@@ -112,15 +111,6 @@ def test_duckdb_reads_it(tmp_path):
 
 PRE_TOKENS = st.one_of(st.text("ab", min_size=1, max_size=3).map(str.encode), st.binary(min_size=1, max_size=20))
 COUNTS = st.dictionaries(PRE_TOKENS, st.integers(1, 1 << 50), max_size=30)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(COUNTS, max_size=6))
-def test_native_combination_is_a_sum(parts):
-    expected = sum(map(Counter, parts), Counter())
-    result = as_counter(_core.combine([columns_of(part)[0] for part in parts]))
-    assert result == expected
-    assert list(result) == sorted(expected, key=_core.hash64)
 
 
 @pytest.mark.one_of(2)

@@ -25,6 +25,7 @@ from selecting import Selected, selected, takes
 import bpe_pipeline
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import InputError, RunDirectoryError, TrainingError, UsageError
+from bpe_pipeline.commands.report import EXTENT
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.counts.chunk_statistics import NotTaken
 from bpe_pipeline.counts.count_worker import count_chunk
@@ -243,7 +244,8 @@ def test_another_choice_is_another_run_whose_counts_can_be_combined(tmp_path: Pa
     assert stored["left_out_documents"] > 50 < stored["cut_documents"]
 
 
-def test_what_is_left_out_is_reported(tmp_path: Path) -> None:
+def test_what_is_left_out_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(EXTENT, "page")  # with a model card
     home, run = _write(tmp_path, DOCUMENTS, "txt"), tmp_path / "run"
     plan = succeeded(
         command("train", home / "a.txt", "--dry-run", "--sample", "30%", "--max-document-chars", 60)

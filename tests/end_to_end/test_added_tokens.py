@@ -4,7 +4,6 @@ import json
 import random
 from pathlib import Path
 
-import counter_files
 import pytest
 from command import refused, run, succeeded
 from tokenizers import Tokenizer as HuggingFace
@@ -65,13 +64,6 @@ def test_reserved_tokens_with_names_of_their_own_are_used_up_first(tmp_path: Pat
     assert after == {EOT: before[EOT], "<|lab_7|>": before["<|lab_7|>"], "<|new_0|>": before["<|lab_0|>"]} | {
         "<|new_1|>": before["<|lab_0|>"] + 1
     }
-
-
-def test_added_tokens_separate_no_documents_and_are_no_pre_tokens(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(f"low{THINK}low{EOT}low")
-    done = succeeded(run("count", tmp_path / "a.txt", "--output", tmp_path / "run", "--added-token", THINK))
-    assert "2 documents" in done.stdout
-    assert counter_files.read(tmp_path / "run" / "counter.parquet") == {b"low": 3}
 
 
 def test_another_added_token_is_another_run_and_merge_keeps_them(tmp_path: Path) -> None:

@@ -118,19 +118,6 @@ def test_store_and_disk_have_the_same_files(store: Store, corpus: str, local: Pa
     assert store.get("saved/tokenizer.json") == store.get("runs/a/tokenizer/tokenizer.json")
 
 
-def test_commands_accept_uris(store: Store, corpus: str, local: Path, tmp_path: Path) -> None:
-    output = store.uri("r")
-    inputs = [corpus.replace("corpus", "corpus/*.txt"), store.uri("corpus/é")]
-    counted = succeeded(run("count", *inputs, "--output", output, "--log-json"))
-    assert json.loads(counted.stdout.splitlines()[-1])["directory"] == output
-    merged = run("merge", output, "--vocab-size", 500, "--quiet")
-    assert merged.stdout.strip() == store.uri("r/tokenizer"), merged.stderr
-    encoded = run("encode", "--tokenizer", output, store.uri("corpus/a.txt"))
-    assert encoded.stdout == run("encode", "--tokenizer", local / "run", local / "corpus/a.txt").stdout
-    succeeded(run("export", output, "--output", tmp_path / "here", "--export", "tiktoken"))
-    assert (tmp_path / "here/tokenizer.tiktoken").read_bytes() == store.get("r/tokenizer/tokenizer.tiktoken")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, 24 if FULL else 6])
 def test_killed_run_is_resumed(store: Store, tmp_path: Path, kills: int) -> None:

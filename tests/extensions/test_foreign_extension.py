@@ -47,75 +47,49 @@ class Home:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """Where the extension is installed, with a run of its chooser, and a directory of its kind."""
+    """Where the extension is installed, with a run, and a directory of its kind."""
     home = Home(tmp_path_factory.mktemp("foreign"))
     pip = [sys.executable, "-m", "pip", "install", *OFFLINE, "--target", home.path / "site", EXTENSION]
     subprocess.run(pip, check=True, cwd=home.path)
     home.train()
-    home.printed("merge-short", "run", "--longest", "3", "--output", "short", "--vocab-size", "266", "--quiet")
-    home.printed("lengths", "short", "lengths")
+    home.printed("lengths", "run", "lengths")
     return home
 
 
-def test_commands_are_in_the_help(home: Home) -> None:
-    assert "Lengths of tokens:\n  lengths      Count the tokens of TOKENIZER" in home.printed("--help")
-    assert "--most BYTES" in home.printed("lengths", "--help")
-
-
-def test_commands_are_completed(home: Home) -> None:
-    words = {"_BPE_PIPELINE_COMPLETE": "bash_complete", "COMP_WORDS": "bpe-pipeline merge-", "COMP_CWORD": "1"}
+def test_command_is_in_the_help_and_completed(home: Home) -> None:
+    assert "Lengths of tokens:\n  lengths  Count the tokens of TOKENIZER" in home.printed("--help")
+    words = {"_BPE_PIPELINE_COMPLETE": "bash_complete", "COMP_WORDS": "bpe-pipeline leng", "COMP_CWORD": "1"}
     source = "import os, sys; sys.argv = ['bpe-pipeline']; from bpe_pipeline.__main__ import main; main()"
-    source = f"import os; os.environ.update({words})\n{source}"
-    assert home.python(source) == "plain,merge-short"
+    assert home.python(f"import os; os.environ.update({words})\n{source}") == "plain,lengths"
 
 
-def test_command_prints_json(home: Home) -> None:
-    printed = json.loads(home.printed("lengths", "short", "of-two", "--most", "2", "--json"))
-    assert printed == {"tokenizer": "short", "most": 2, "lengths": {"1": 256, "2": 5}}
+def test_command_prints_json_and_refuses_values_by_its_records(home: Home) -> None:
+    printed = json.loads(home.printed("lengths", "run", "of-two", "--most", "2", "--json"))
+    assert printed == {"tokenizer": "run", "most": 2, "lengths": {"1": 256, "2": 4}}
+    assert "--most: expected a whole number" in refused(home.run("lengths", "run", "x", "--most", "few"), 2)
 
 
-def test_command_refuses_values_by_its_records(home: Home) -> None:
-    assert "--most: expected a whole number" in refused(home.run("lengths", "short", "x", "--most", "few"), 2)
-
-
-def test_functions_are_public_names(home: Home) -> None:
-    assert home.python("print({'lengths', 'merge_short'} <= {*dir(bpe_pipeline)})") == "True"
-    assert home.python("print(bpe_pipeline.lengths('short', 'in-python', most=1)['lengths'])") == "{'1': 256}"
-    assert (
-        home.python("print(len(bpe_pipeline.merge_short('run', longest=3, vocab_size=266, output='short').merges))")
-        == "9"
-    )
+def test_function_is_a_public_name(home: Home) -> None:
+    call = "print('lengths' in dir(bpe_pipeline), bpe_pipeline.lengths('run', 'in-python', most=1)['lengths'])"
+    assert home.python(call) == "True {'1': 256}"
 
 
 def test_directory_is_described_verified_and_reported(home: Home) -> None:
-    assert home.printed("info", "lengths") == "lengths of  short\nlongest     3\n"
-    assert home.printed("verify", "lengths") == "lengths  those of short\n"
-    assert home.printed("report", "lengths") == "1  256\n2  5\n3  4\n"
-
-
-def test_directory_that_was_changed_is_found(home: Home) -> None:
+    assert home.printed("info", "lengths") == "lengths of  run\nlongest     7\n"
+    assert home.printed("verify", "lengths") == "lengths  those of run\n"
+    assert home.printed("report", "lengths").startswith("1  256\n2  4\n")
     (home.path / "changed").mkdir()
     text = (home.path / "lengths" / "lengths.json").read_text()
     (home.path / "changed" / "lengths.json").write_text(text.replace("256", "255"))
     assert "make it again" in refused(home.run("verify", "changed"), 1)
 
 
-def test_merges_of_the_chooser_are_described_and_verified(home: Home) -> None:
-    assert "longest token  3\n" in home.printed("info", "short")
-    assert "merges     9; the checksum is right" in home.printed("verify", "short")
-
-
 def test_section_is_in_the_report(home: Home) -> None:
-    text = (home.path / "short" / "report.txt").read_text()
-    assert "length           3 bytes at most" in text
+    text = (home.path / "run" / "report.txt").read_text()
+    assert "length           7 bytes at most" in text
     assert "Lengths\n  bytes  tokens\n  1         256\n" in text
-    [section] = json.loads((home.path / "short" / "report.json").read_text())["sections"]
-    assert dict(section["numbers"]["lengths"]) == {1: 256, 2: 5, 3: 4}
-
-
-def test_run_needs_the_package_of_its_chooser(home: Home) -> None:
-    line = refused(home.run("verify", "short", PYTHONPATH=""), 1)
-    assert "short/run.json: the merges are chosen by 'lengths', which no installed package brings: install the" in line
+    [section] = json.loads((home.path / "run" / "report.json").read_text())["sections"]
+    assert section["numbers"]["lengths"][:2] == [[1, 256], [2, 4]]
 
 
 PROBLEMS = {  # an entry point, the module `broken`, and the reason
@@ -160,14 +134,10 @@ def test_extension_that_cannot_be_imported_is_named_with_its_package(
         _broken(tmp_path, value, source),
         f"the extension old = {value} of old-extension cannot be used ({reason}",
     )
-    helped = succeeded(home.run("--help"))
-    assert f"warning: {line}" in helped.stderr
-    assert helped.stderr.endswith("): update or uninstall old-extension\n")
-    assert "encode-chat" in helped.stdout  # of another extension
     unknown = home.run("lengths", "run")
     assert "No such command 'lengths'" in refused(unknown, 2)
     assert f"bpe-pipeline: warning: {line}" in unknown.stderr
-    assert line in home.python("try: bpe_pipeline.lengths\nexcept AttributeError as error: print(error)")
+    assert unknown.stderr.count("update or uninstall old-extension\n") == 1
 
 
 def test_extension_whose_members_cannot_be_imported_is_named(tmp_path: Path) -> None:
@@ -175,7 +145,9 @@ def test_extension_whose_members_cannot_be_imported_is_named(tmp_path: Path) -> 
         _broken(tmp_path, "broken:EXTENSION", LAZY),
         "the extension old = broken:EXTENSION of old-extension cannot be used",
     )
-    assert line in succeeded(home.run("--help")).stderr
+    helped = succeeded(home.run("--help"))
+    assert line in helped.stderr
+    assert "encode-chat" in helped.stdout  # of another extension
     assert line in home.python("try: bpe_pipeline.lengths\nexcept bpe_pipeline.PipelineError as error: print(error)")
 
 

@@ -31,16 +31,6 @@ def test_resuming_with_a_small_budget_or_a_part_changes_nothing(pattern):
 
 
 @EACH
-def test_groups_of_ascii_are_cut_like_single_characters(pattern):
-    """Boundaries at every place of a group of 16 and across two; a batch of one end leaves it to the plain table."""
-    rng = random.Random(6)
-    for alphabet in (b"a1", b"a ", b"a1.", b" \n", b"ab 1.,'\n", b"foo[a-z]abc19 \n's\xc3\xa9"):
-        for _ in range(300):
-            data = bytes(rng.choices(alphabet, k=rng.randint(16, 100))).decode(errors="replace").encode()
-            assert_cut_alike(native(pattern), data, len(data), (1, 4096))
-
-
-@EACH
 def test_a_provable_cut_changes_no_pre_token_and_a_part_holds_back_little(pattern):
     data = "The quick brown fox, isn't it?\n  Über  日本語 12 345\n\n".encode() * 500
     assert pattern not in PRESETS or pattern == "none" or native(pattern).cut_part(data)[1] > len(data) - 20

@@ -7,7 +7,6 @@ import pytest
 import tiktoken_ext.openai_public as public
 from command import refused, run
 from pattern_texts import texts
-from published import DEEPSEEK
 from tiktoken.model import encoding_name_for_model
 from tokenizers import Regex, pre_tokenizers, trainers
 
@@ -25,43 +24,22 @@ def test_models_have_the_pattern_of_their_encoding_in_tiktoken():
     assert PRESETS["cl100k"].expression in Path(public.__file__).read_text()
 
 
-def test_deepseek_v3_cuts_as_its_three_published_steps():
-    """Those of its tokenizer.json; what remains between matches of one step goes through the next, as matches do."""
-    steps = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(one), "isolated") for one in DEEPSEEK])
-    ours = compile_pattern("deepseek-v3")
-    for text in texts(20_000, seed=12):
-        assert ours.cut(text) == [pre_token for pre_token, _ in steps.pre_tokenize_str(text)]
-
-
 @pytest.mark.parametrize(
     ("typed", "name"),
     [
         ("gpt-2", "gpt2"),
-        ("GPT-2", "gpt2"),
         ("llama-3", "llama3"),
         ("Llama-3.1", "llama3"),
-        ("llama3.2", "llama3"),
         ("qwen2.5", "qwen2"),
-        ("qwen3", "qwen2"),
-        ("Qwen-2.5", "qwen2"),
         ("Qwen3.5", "qwen3.5"),
         ("DeepSeek-V3", "deepseek-v3"),
-        ("deepseek_r1", "deepseek-v3"),
         ("kimi_k2", "kimi-k2"),
-        ("cl100k-base", "cl100k"),
         ("None", "none"),
         ("r50k_base", "gpt2"),
-        ("p50k_base", "gpt2"),
-        ("p50k_edit", "gpt2"),
         ("cl100k_base", "cl100k"),
-        ("o200k_base", "o200k"),
-        ("o200k_harmony", "o200k"),
         (r"\w+", r"\w+"),
         ("(?:gpt)", "(?:gpt)"),
-        ("a|b", "a|b"),
         ("Mistral-Nemo", "tekken"),
-        ("llama4", "o200k"),
-        ("DeepSeek-V4", "deepseek-v3"),
         ("gpt-4o+digits1", "o200k+digits1"),
         ("llama3+digits1", "qwen2"),
         ("o200k+digits3", "o200k"),

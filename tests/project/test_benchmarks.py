@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, plots, process, records, render, run
+from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, process, records, render, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import generated_text
@@ -79,40 +79,6 @@ def test_table_of_trainers_shows_medians_ratios_and_agreement() -> None:
     assert render.training_rows([failed]) == ["| rustbpe 1.0 | stopped after 15 minutes | - | - | - | - | - |"]
 
 
-def test_a_trainer_is_compared_with_ours_of_the_same_merges() -> None:
-    """Of documents or of lines, by one formula in text, table and chart."""
-    lines = [
-        record(tool, number, seconds, tokens_digest="1122")
-        for tool, seconds in ((ours.BY_LINES, 3.0), ("gigabpe", 9.0))
-        for number in (1, 2, 3)
-    ]
-    group = [*THREE_ROUNDS, *lines, record("rustbpe", 1, 5.0, tokens_digest="3344")]
-    for tool, ratio in (("gigabpe", 3.0), ("tokenizers", 10.0), (ours.BY_LINES, 1.0), ("rustbpe", 5.0)):
-        assert comparison.times(group, tool, "wall_s") == ratio
-    assert " | 3.00x | " in next(row for row in render.training_rows(group) if "gigabpe" in row)
-    captions = plots._captions(group)
-    assert captions["the merges of documents, as BpeTrainer's"] == [ours.NAME, "tokenizers"]
-    assert captions["the merges of lines"] == [ours.BY_LINES, "gigabpe"]
-    assert captions["other merges"] == ["rustbpe"]
-
-
-def test_report_states_how_steady_the_machine_was() -> None:
-    task = {"corpus": "a.txt", "pattern": "gpt2", "vocab_size": 1000, "session": THREE_ROUNDS[0]["session"]}
-    loops = [{"kind": "reference", "of": "train", "before_s": 1.0, "after_s": after, **task} for after in (1.02, 1.04)]
-    assert "before and after each round varied by 4%" in render.markdown([*THREE_ROUNDS, *loops])
-
-
-def test_growth_of_encoding_is_fitted_to_the_medians_of_each_size() -> None:
-    made = [
-        record(ours.NAME, number, 1.0, kind="files", source="b.txt", corpus_bytes=size, encode_s=s * noise, cold=cold)
-        for size, s in ((10**6, 1.0), (10**8, 10.0))
-        for number, noise in ((1, 0.9), (2, 1.0), (3, 7.0))
-        for cold in (False, True)
-    ]
-    row = f"{ours.NAME} | 1 MB, 100 MB | 1.00, 10.00 | 0.50 |"
-    assert render.encoding_growth_section(made)[-3:-1] == [f"| b.txt | {row}", f"| b.txt, cold | {row}"]
-
-
 @settings(deadline=None)
 @given(st.lists(st.text("a\n<", max_size=9)), st.integers(1, 12))
 def test_parts_of_a_text_end_where_documents_end(documents: list[str], size: int) -> None:
@@ -131,18 +97,6 @@ def test_ids_are_compared_by_value_without_a_separator_at_the_end() -> None:
     assert (found["tokens"], file_adapters.digest_of_ids(wide, {0})) == (3, found)
     others = (wide, set()), ([array("H", [6, 5, 7])], {0}), ([narrow], {7})
     assert all(file_adapters.digest_of_ids(*other)["ids_digest"] != found["ids_digest"] for other in others)
-
-
-def test_table_of_clusters_shows_ratios_and_agreement() -> None:
-    seconds = (("local", (4.0, 1.0, 2.0)), ("ray", (6.0, 2.0, 2.4)))
-    executors = [
-        record(ours.NAME, round_, wall_s, kind="cluster", executor=executor)
-        for executor, walls in seconds
-        for round_, wall_s in enumerate(walls, 1)
-    ]
-    assert render.cluster_section(executors)[-2] == "| a.txt | 2.0 s | 2.4 s | 1.50x | yes |"
-    executors[0]["status"], executors[1]["tokens_digest"] = "failed", "another"
-    assert render.cluster_section(executors)[-2] == "| a.txt | 1.5 s | 2.2 s | 1.60x | no |"
 
 
 def test_no_line_of_the_results_is_unused() -> None:
@@ -180,17 +134,6 @@ def run_of(size: int, round_: int = 1, **other: Any) -> records.Record:
 
 
 RUNS = [run_of(size) for size in (10**7, 10**8, 4 * 10**8, 10**9)]
-
-
-def test_curves_take_medians_of_rounds() -> None:
-    noisy = [
-        run_of(size, number, wall_s=size * 1e-6 * noise, stages={"merge": size**0.5})
-        for size in (1_000_000, 4_000_000)
-        for number, noise in ((1, 0.9), (2, 1.0), (3, 7.0))
-    ]
-    whole, merge = kinds.curves(noisy)
-    assert whole.points == ((1e6, 1.0), (4e6, 4.0))
-    assert (whole.slope, merge.slope) == (pytest.approx(1.0), pytest.approx(0.5))
 
 
 def test_the_cost_model_recovers_its_parameters_and_predicts_from_smaller_runs_only() -> None:

@@ -34,7 +34,16 @@ def slow(sample: int, times: int, all_of_them: int, all_times: int) -> list[Any]
     return [pytest.param(case, all_times if FULL else times, id=str(case), marks=pytest.mark.slow) for case in cases]
 
 
-@pytest.mark.parametrize(("case", "runs"), slow(2, 3, 70, 4))
+def finished_shards(output: Path) -> dict[Path, int]:
+    """Return the times of complete shards; files next to them are written before or after them."""
+    found = [path for path in output.rglob("*") if path.name.startswith(("shard-", "data-"))]
+    shards = [path for path in found if ".documents." not in path.name and path.suffix not in (".idx", ".json")]
+    return {path: path.stat().st_mtime_ns for path in shards}
+
+
+@pytest.mark.parametrize(
+    ("case", "runs"), [pytest.param(Case("--shard-format npy"), 1, id="quick"), *slow(10, 3, 70, 5)]
+)
 def test_kills_at_any_moment_change_no_byte(encode: Encode, case: Case, runs: int) -> None:
     """Each run is killed up to three times, at changes of files or between them."""
     encoding, choose, kills = encode(case), random.Random(f"kills {case}"), 0
@@ -47,7 +56,9 @@ def test_kills_at_any_moment_change_no_byte(encode: Encode, case: Case, runs: in
                 succeeded(result)
                 break
             kills += 1
+        kept = finished_shards(output)
         succeeded(encoding.run(output, choose.randint(1, 3)))
+        assert kept.items() <= finished_shards(output).items()
         encoding.require_finished(output)
     assert kills
 

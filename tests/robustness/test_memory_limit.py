@@ -7,7 +7,6 @@ import re
 import resource
 import subprocess
 import sys
-from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from bpe_pipeline.base.errors import TrainingError, UsageError
 from bpe_pipeline.counts import counter_file
 from bpe_pipeline.counts.count_worker import count_chunk
 from bpe_pipeline.merges import forecast
-from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.storage.scratch import own_mark
 
 MIB = 1 << 20
@@ -132,23 +130,6 @@ def test_the_limit_that_a_refusal_names_suffices(words: str, limit: str, named: 
     assert enough, line
     assert (model.exists() and model.read_bytes(), (tmp_path / "other").exists()) == (kept, False)
     measured(*words, cwd=tmp_path, limit_mib=int(enough[1]))
-
-
-@pytest.mark.slow
-def test_rare_pre_tokens_are_left_out(tmp_path: Path) -> None:
-    text = tmp_path / "a.txt"
-    text.write_bytes(("seen " * 50 + "lone twice twice " + peers.generated_text(3, 3000)).encode())
-    succeeded(run("train", text, "--output", tmp_path / "run", "--vocab-size", 400, "--min-pre-token-count", 3))
-    report = json.loads((tmp_path / "run" / "report.json").read_text())["vocabulary"]
-    pre_tokens = Counter(pre_token.encode() for pre_token in compile_pattern("gpt2").cut(text.read_bytes().decode()))
-    rare = {pre_token: count for pre_token, count in pre_tokens.items() if count < 3}
-    left_out = sum(len(pre_token) * count for pre_token, count in rare.items())
-    assert (report["left_out_pre_tokens"], report["left_out_bytes"]) == (len(rare), left_out)
-    assert report["bytes"] == len(text.read_bytes()) - left_out
-    again = succeeded(run("merge", tmp_path / "run", "--vocab-size", 350))  # from the same merge list
-    assert "merging kept" in again.stdout
-    assert f"{len(rare):,} of {len(pre_tokens):,} different pre-tokens" in again.stdout
-    assert "--min-pre-token-count 3, not 2" in refused(run("merge", tmp_path / "run", "--min-pre-token-count", 2), 1)
 
 
 _PRE_TOKENS = """

@@ -171,6 +171,7 @@ def test_unreadable_files_are_not_called_damaged(corpus: Path, output: Path, tmp
         ("c.txt", {"memory_limit": "20MiB"}, "--memory-limit"),
         ("c.txt", {"vocab_size": 100}, "too small"),
         ("c.txt", {"pattern": "("}, "pattern"),
+        ("c.txt", {"pattern": "llama3", "export": "gpt2"}, "llama3"),
     ],
 )
 def test_refused_options_cost_nothing(tmp_path, corpus, output, overwrite, name, options, reason) -> None:

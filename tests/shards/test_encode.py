@@ -118,17 +118,6 @@ def test_skipped_documents_leave_no_ids(tokenizer: bpe_pipeline.Tokenizer, tmp_p
         encode(tmp_path / "loss", fail_on_loss=True)
 
 
-def test_pattern_of_the_regex_package(tmp_path: Path) -> None:
-    text = write_text(tmp_path / "a.txt", 3, 300)
-    with pytest.warns(UserWarning, match="regex package"):
-        tokenizer = bpe_pipeline.train(
-            text, output=tmp_path / "run", vocab_size=400, pattern=r"(?<=x)y| ?\w+|\s+|[^\w\s]+"
-        )
-    with pytest.warns(UserWarning, match="regex package"):
-        bpe_pipeline.encode(text, tokenizer, tmp_path / "shards", chunk_size=800, workers=2)
-    assert read_shards(tmp_path / "shards") == expected(tokenizer, [text.read_bytes()])
-
-
 def test_ids_of_four_bytes(tmp_path: Path) -> None:
     merges = [(bytes([first]), bytes([second])) for first in range(256) for second in range(256)]
     tokenizer = bpe_pipeline.Tokenizer.from_merges(merges, [EOT])

@@ -127,22 +127,6 @@ def test_a_writer_that_was_stopped_resumes_with_the_same_bytes(
     assert everything(output) == everything(home / "whole")
 
 
-@pytest.mark.parametrize("single", [False, True])
-@pytest.mark.usefixtures("small_blocks")
-def test_ids_are_those_of_the_definition(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, single: bool) -> None:
-    text = text_of(tmp_path / "a.txt", 30)
-    options = {"shard_size": 901, "chunk_size": 500, "workers": 3, "single": single}
-    result = bpe_pipeline.encode(text, tokenizer, tmp_path / "out", **options)
-    wanted = expected(tokenizer, [text.read_bytes()])
-    assert read_shards(tmp_path / "out") == wanted
-    sizes = [shard.tokens for shard in result.shards]
-    assert sizes == [len(wanted)] if single else sizes[:-1] == [901] * (len(sizes) - 1)
-    at = 0
-    for shard in result.shards:
-        assert shard.documents == wanted[at : at + shard.tokens].count(tokenizer.special_tokens[EOT])
-        at += shard.tokens
-
-
 def test_directories_are_synced_when_the_journal_is_saved_not_for_shards(
     tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, monkeypatch
 ) -> None:

@@ -1,6 +1,5 @@
 """`export --check`: what it finds, what it says, and the exit code that follows."""
 
-import gzip
 import json
 from importlib import metadata
 from pathlib import Path
@@ -11,9 +10,6 @@ import tiktoken
 from command import refused, run
 
 from bpe_pipeline import Tokenizer
-from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.listing import find_files
-from bpe_pipeline.corpus.sampling import choose, read_chosen
 from bpe_pipeline.tokenizer.check import check_exports
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 
@@ -63,42 +59,6 @@ def test_missing_libraries_are_not_checked(tmp_path: Path, monkeypatch: pytest.M
     checks = check_exports(ours, tmp_path, formats, [])
     assert {check.outcome for check in checks} == {"not checked"}
     assert str(checks[0]) == "not checked hf with tokenizers: tokenizers is not installed"
-
-
-def sampled(*paths: Path, sample_bytes: int = 1 << 20) -> list[str]:
-    chosen = choose(find_files(map(str, paths)).files, sample_bytes)
-    return [drawn.text for drawn in read_chosen(chosen, "text", skip_changed=False)]
-
-
-def test_samples_are_spread_over_files(tmp_path: Path) -> None:
-    paths = [tmp_path / f"{number}.txt" for number in range(5)]
-    for number, path in enumerate(paths):
-        path.write_bytes(b"%d" % number * 100_000 + b"\xff")
-    texts = sampled(*paths, sample_bytes=1 << 18)
-    assert {text[0] for text in texts} == set("01234")
-    assert 200_000 < sum(map(len, texts)) <= 1 << 18
-    assert sampled(*paths[:1])[-1].endswith("\ufffd")
-    (tmp_path / "empty").touch()
-    for name in ("empty", "none"):
-        with pytest.raises(InputError, match=name):
-            sampled(tmp_path / name)
-
-
-def test_changed_or_missing_corpus_files_are_not_sampled(tmp_path: Path) -> None:
-    texts = [f"the low é {number}" for number in range(100)]
-    lines = "".join(json.dumps({"body": text}) + "\n" for text in texts)
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
-    (tmp_path / "b.txt").write_text("the low the\n" * 100)
-    chosen = choose(find_files([str(tmp_path)]).files, 1 << 20)
-
-    def corpus_sample() -> list[str]:
-        return [drawn.text for drawn in read_chosen(chosen, "body")]
-
-    assert corpus_sample() == [*texts, "the low the\n" * 100]
-    (tmp_path / "b.txt").write_text("other text")
-    assert corpus_sample() == texts
-    (tmp_path / "a.jsonl.gz").unlink()
-    assert corpus_sample() == []
 
 
 def test_export_check_prints_and_reports_each_check(trained: Path, tmp_path: Path) -> None:

@@ -58,15 +58,6 @@ def test_batches_keep_order(threads: int | None) -> None:
     assert ordinary == [GPT2.encode_ordinary("<|a|>"), GPT2.encode_ordinary("b")]
 
 
-def test_batches_and_texts_from_many_threads_at_once() -> None:
-    ours, fresh = (Tokenizer.from_merges(samples.trained("llama3"), SPECIALS, pattern="llama3") for _ in "ab")
-    texts = [text * 40 for text in samples.all_planes(3, 100)]
-    expected = [fresh.encode(text) for text in texts]
-    with ThreadPoolExecutor(8) as threads:
-        assert all(ids == expected for ids in threads.map(lambda _: ours.encode_batch(texts, num_threads=3), range(16)))
-        assert list(threads.map(ours.encode, texts * 4)) == expected * 4
-
-
 def least_seconds(ours: Tokenizer, text: str, times: int) -> float:
     found = []
     for _ in range(times):

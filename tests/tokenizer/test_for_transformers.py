@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import importlib
 import multiprocessing
 import pickle
 import random
@@ -239,43 +238,3 @@ def test_changes_count_from_the_next_call_on(change: str) -> None:
     assert_equal_calls(ours, theirs, 15, change, 0 if change == "nothing we have" else 0.2)
     texts = [f"The lower<new>{EOT} e\u0301", *TEXTS]
     assert ours(texts, padding=True).data == theirs(texts, padding=True).data
-
-
-def test_data_sets_map_it_in_processes_and_reuse_their_cache() -> None:
-    datasets: Any = pytest.importorskip("datasets", reason="datasets is not installed")
-    ours, theirs = trained().as_transformers(), of_files(trained())
-    texts = {"text": [f"the lower {number}" for number in range(400)]}
-    rows = datasets.Dataset.from_dict(texts)
-
-    def mapped(tokenizer: Any, **options: Any) -> Any:
-        return rows.map(lambda row: tokenizer(row["text"], truncation=True, max_length=5), batched=True, **options)
-
-    assert mapped(ours).to_dict() == mapped(ours, num_proc=2).to_dict() == mapped(theirs).to_dict()
-    hashes = [datasets.fingerprint.Hasher.hash(one) for one in (ours, trained().as_transformers())]
-    ours(TEXTS, padding=True)
-    assert len({*hashes, datasets.fingerprint.Hasher.hash(ours)}) == 1
-
-
-@pytest.mark.parametrize("kind", ["chat_template", "completion", "alpaca"])
-def test_axolotl_prepares_the_same_rows(kind: str) -> None:
-    wrappers = pytest.importorskip("axolotl.utils.data.wrappers", reason="axolotl is not installed")
-    named, datasets = importlib.import_module("axolotl.utils.dict").DictDefault, importlib.import_module("datasets")
-    ours, theirs = trained().as_transformers(), of_files(trained())
-    for one in (ours, theirs):
-        one.chat_template = "{% for one in messages %}{{ one.role }}: {{ one.content }}{{ eos_token }}{% endfor %}"
-    made = {
-        "chat_template": [
-            {"messages": [{"role": "user", "content": text}, {"role": "assistant", "content": "the lower é"}]}
-            for text in TEXTS
-        ],
-        "completion": [{"text": text} for text in TEXTS],
-        "alpaca": [{"instruction": text, "input": "", "output": "the lower é"} for text in TEXTS],
-    }
-    how = named({"type": kind, "field_messages": "messages", "chat_template": "tokenizer_default", "field": "text"})
-    config = named({"sequence_len": 512, "dataset_processes": 1, "is_preprocess": True})
-    rows = [
-        [*wrappers.get_dataset_wrapper(how, one, config, kind, datasets.Dataset.from_list(made[kind]))[0]]
-        for one in (ours, theirs)
-    ]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) >= len(TEXTS) // 2

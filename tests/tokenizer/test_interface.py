@@ -192,24 +192,3 @@ def test_processes_take_a_tokenizer(way: str) -> None:
         assert pool.map(ours.decode, ours.encode_batch(texts)) == texts
         assert pool.apply(copy.copy, [ours]) == ours
         assert pool.apply(PATTERNS["o200k"].cut, ["a bc"]) == ["a", " bc"]
-
-
-def test_data_sets_map_in_processes_and_reuse_their_cache(tmp_path: Path) -> None:
-    datasets: Any = pytest.importorskip("datasets", reason="needs the package datasets")
-    rows = datasets.Dataset.from_dict({"text": [f"low lower {number}" for number in range(100)]})
-    rows.save_to_disk(tmp_path / "rows")
-
-    def mapped() -> Any:
-        ours = used(tokenizer("gpt2"))
-        loaded = datasets.load_from_disk(tmp_path / "rows")
-        return loaded.map(lambda row: {"ids": ours.encode(row["text"])}, num_proc=2)
-
-    def written(found: Any) -> dict[str, int]:
-        return {file["filename"]: Path(file["filename"]).stat().st_mtime_ns for file in found.cache_files}
-
-    ours, first = tokenizer("gpt2"), mapped()
-    assert first["ids"][:] == ours.encode_batch(first["text"][:])
-    files = written(first)
-    assert written(mapped()) == files
-    fingerprint = datasets.fingerprint.Hasher.hash
-    assert fingerprint(ours) == fingerprint(used(tokenizer("gpt2"))) != fingerprint(tokenizer("o200k"))

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, GenerationConfig
 import bpe_pipeline
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.commands.report import EXTENT
 from bpe_pipeline.tokenizer.named_templates import named_template
 
 EOT = "<|endoftext|>"
@@ -242,8 +243,9 @@ def test_ids_that_exist_change_only_with_overwrite(before, command, said, specia
 
 
 @pytest.fixture
-def chatty(train: Train, tmp_path: Path) -> Path:
-    """A run with a chat template, of 270 and 265 tokens."""
+def chatty(train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run with a chat template and a model card, of 270 and 265 tokens."""
+    monkeypatch.setenv(EXTENT, "page")
     assert train("--vocab-size", "270,265", *CHATML, "--chat-template", "chatml", "--workers", 1).returncode == 0
     return tmp_path / "run"
 

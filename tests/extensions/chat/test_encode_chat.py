@@ -55,34 +55,6 @@ def test_recorded_packing_is_equal(tmp_path: Path) -> None:
             assert [row[name] for row in found] == expected[name], (options, name)
 
 
-def _splits(output: Path) -> list[list[tuple[int, ...]]]:
-    """Return the ids of the rows for training and for validation."""
-    return [[tuple(row["input_ids"]) for row in read_rows(output / name)] for name in ("train", "validation")]
-
-
-def test_validation_is_chosen_by_a_hash_of_the_ids(home: Path, tmp_path: Path) -> None:
-    lines, held_out = (home / "rows.jsonl").read_text().splitlines(keepends=True), {}
-    (tmp_path / "fewer.jsonl").write_text("".join(lines[:200]))
-    words: dict[str, tuple[object, ...]] = {
-        "fewer": (tmp_path / "fewer.jsonl", "--val-fraction", "20%"),
-        "all": (home / "rows.jsonl", "--val-fraction", 0.2),
-    }
-    for name, arguments in words.items():
-        succeeded(encode_rows(home, tmp_path / name, *arguments, "--seed", 5))
-        train, validation = _splits(tmp_path / name)
-        assert not {*train} & {*validation}
-        held_out[name] = {*validation}
-    assert held_out["fewer"] < held_out["all"]
-    assert {*train} | {*validation} == {*_ids(home, tmp_path / "plain")}
-    assert 0.1 < len(held_out["all"]) / len(lines) < 0.3
-
-
-def _ids(home: Path, output: Path) -> list[tuple[int, ...]]:
-    """Return the ids of all rows, none held out."""
-    succeeded(encode_rows(home, output, home / "rows.jsonl"))
-    return [tuple(row["input_ids"]) for row in read_rows(output)]
-
-
 @pytest.mark.parametrize(("share", "side"), [(0.999999, "training of the 243"), (0.000001, "validation of the 243")])
 def test_a_share_that_leaves_one_side_empty_is_refused(home: Path, tmp_path: Path, share: float, side: str) -> None:
     line = refused(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", share), 1)

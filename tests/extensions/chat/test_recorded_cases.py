@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 from chat_cases import cases
-from command import refused, run
+from command import run
 from recorded import home as folder
 
 import bpe_pipeline
@@ -62,12 +62,3 @@ def test_pretraining_rows_are_those_of_encode(tmp_path: Path) -> None:
         assert expected[: len(found)] == found[: len(expected)]
         compared += bool(found)
     assert compared > 5
-
-
-@pytest.mark.parametrize(
-    "option", ["mix_strategy: interleave_under", "interleave_probs: 0.5,0.5", "max_samples: 3", "val_size: 3"]
-)
-def test_how_data_sets_are_mixed_is_refused_by_name(home: Path, tmp_path: Path, option: str) -> None:
-    (tmp_path / "mixed.yaml").write_text(f"{option}\ncutoff_len: 64\n")
-    words = ("rows.jsonl", "--template", "chatml", "--tokenizer", "tokenizer", "--config", tmp_path / "mixed.yaml")
-    assert option.partition(":")[0] in refused(run("encode-chat", *words, "--output", tmp_path / "out", cwd=home), 2)

@@ -198,9 +198,6 @@ def test_special_tokens_in_messages_are_text(written: str, caplog: pytest.LogCap
         list(bpe_pipeline.encode_chat([row], tokenizer, **options))
 
 
-DATE = "{{ strftime_now('%Y') }}{% generation %}{{ messages[-1].content }}{% endgeneration %}"
-
-
 @pytest.mark.parametrize(
     ("jinja", "reason"),
     [

@@ -38,11 +38,6 @@ def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp
     assert pq.read_table(tmp_path / "p" / "merges.parquet")["language"].to_pylist() == languages
 
 
-def test_merges_by_ratios_are_those_of_the_definition(train: Train, tmp_path: Path) -> None:
-    merges = train(tmp_path / "p", ratio=[1.0, 2.0], vocab_size=256 + 80)
-    assert merges == expected(80, ratios=[1.0, 2.0])[0]
-
-
 @pytest.mark.parametrize("settings", [{}, {"dev": True, "global_merges": 30}, {"ratio": [1.0, 2.0]}], ids=str)
 def test_weighted_languages_choose_as_if_counted_so_often(
     settings: dict[str, Any], train: Train, tmp_path: Path

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command import model, run, succeeded
@@ -36,12 +35,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.fixture(scope="module")
-def numbers(home: Path) -> dict[str, Any]:
-    [section] = json.loads((home / "fair" / "report.json").read_text())["sections"]
-    return dict(section["numbers"])
-
-
 def test_texts_are_counted_next_to_the_output(home: Path) -> None:
     assert sorted(path.name for path in (home / "fair-languages").iterdir()) == ["en", "en-dev", "sw", "sw-dev"]
 
@@ -58,19 +51,6 @@ def test_runs_are_shown_as_they_are_named_and_told_apart_by_the_directories_abov
 
 def test_same_command_counts_nothing_again(home: Path) -> None:
     assert "counting kept" in succeeded(run(*WORDS, cwd=home)).stdout
-
-
-def test_report_has_the_tokens_of_each_language(home: Path, numbers: dict[str, Any]) -> None:
-    texts = [(home / f"{name}-dev.txt").read_text() for name in ("en", "sw")]
-    fair = bpe_pipeline.load(home / "fair")
-    assert [language["tokens"] for language in numbers["measured"]] == [len(fair.encode(text)) for text in texts]
-
-
-def test_python_takes_texts_and_runs(home: Path, tmp_path: Path) -> None:
-    languages = {"en": home / "en.txt", "sw": home / "fair-languages" / "sw"}
-    dev = {name: home / f"{name}-dev.txt" for name in languages}
-    tokenizer = bpe_pipeline.parity(languages, dev=dev, vocab_size=285, output=tmp_path / "fair")
-    assert tokenizer.merges == bpe_pipeline.load(home / "fair").merges
 
 
 COUNTING = {"pattern": "llama3", "normalize": "nfc", "special_tokens": ["<x>"], "errors": "skip"}

@@ -1,1 +1,1 @@
-"""An extension of bpe-pipeline: how long tokens are, and merges that make none longer than a limit."""
+"""An extension of bpe-pipeline: how long tokens are."""
