@@ -15,7 +15,7 @@ from benchmarks import corpora, cost, cost_text, kinds, machine, plots, records,
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.jsonl"
-PAGES = [HERE.parent / name for name in ("README.md", *(f"docs/pages/{name}.md" for name in render.PAGES))]
+PAGES = [HERE.parent / name for name in render.PAGES]
 Part = TypeVar("Part")
 
 

@@ -19,16 +19,25 @@ CORPORA = {  # in the order of the tables; languages with a megabyte or more
     "english.txt": "English manuals, from web pages",
     "kernel.txt": "Linux kernel source",
 }
-TRAINERS = (ours.NAME, ours.BY_LINES, "gigabpe", "gigatoken", "ffbpe", "rustbpe", "sentencepiece", "tokenizers")
-ELSEWHERE = {ours.BY_LINES: "by lines", "sentencepiece": "SentencePiece", "tokenizers": "Hugging Face tokenizers"}
+ELSEWHERE = {
+    "tokenizers": "Hugging Face tokenizers",
+    ours.BY_LINES: f"{ours.NAME}, by lines",
+    "sentencepiece": "SentencePiece",
+}
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
-# The merges were compared in the same sessions; patterns are what `benchmarks/adapters.py` could ask of each trainer.
-FEATURES = (
-    ("same merges as `BpeTrainer`", ("yes", "yes, of lines", "yes, of lines", "yes", "yes, with options",
-                                     "no: other order of ties", "no: characters, words", "itself")),
-    ("patterns", ("your own", "your own", "GPT-2's", "GPT-2's", "your own", "your own", "none", "your own")),
-)  # fmt: skip
+# By trainer, in the order of the tables: whether it learns the merges of `BpeTrainer`, compared in the same sessions, and
+# the patterns that `benchmarks/adapters.py` could ask of it.
+FEATURES = {
+    "tokenizers": ("itself", "your own"),
+    ours.NAME: ("yes", "your own"),
+    ours.BY_LINES: ("yes, of lines", "your own"),
+    "gigabpe": ("yes, of lines", "GPT-2's"),
+    "gigatoken": ("yes", "GPT-2's"),
+    "ffbpe": ("yes, with options", "your own"),
+    "rustbpe": ("no: other order of ties", "your own"),
+    "sentencepiece": ("no: characters, words", "none"),
+}
 
 
 def tasks(all_records: Sequence[Record]) -> list[list[Record]]:
@@ -64,23 +73,24 @@ def cell(group: Sequence[Record], tool: str) -> str:
     return next((str(record["reason"]) for record in group if record["tool"] == tool), "not measured")
 
 
-def _rows(all_records: Sequence[Record]) -> list[str]:
-    head = " | ".join(ELSEWHERE.get(name, name) for name in TRAINERS)
-    rows = [f"| | {head} |", f"|---|{'---|' * len(TRAINERS)}"]
-    for group in tasks(all_records):
-        rows += [f"| {name_of(group)} | {' | '.join(cell(group, tool) for tool in TRAINERS)} |"]
-    return rows
+def _table(all_records: Sequence[Record], *more: str) -> str:
+    """Return a row of time and memory for each trainer, a column for each corpus, and more columns of FEATURES."""
+    groups = tasks(all_records)
+    rows = [f"| | {' | '.join([*map(name_of, groups), *more])} |", f"|---|{'---|' * (len(groups) + len(more))}"]
+    for tool, features in FEATURES.items():
+        cells = [ELSEWHERE.get(tool, tool), *(cell(group, tool) for group in groups), *features[: len(more)]]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def summary(all_records: Sequence[Record]) -> str:
-    """Return a row of time and memory for each corpus: the table of the README."""
-    return "\n".join(_rows(all_records))
+    """Return the time and memory of each trainer on each corpus: the table of the README."""
+    return _table(all_records)
 
 
 def trainers(all_records: Sequence[Record]) -> str:
-    """Return all trainers in one table: measurements, then features."""
-    features = [f"| {name} | {' | '.join(cells)} |" for name, cells in FEATURES]
-    return "\n".join([*_rows(all_records), *features])
+    """Return the same with the features of each trainer."""
+    return _table(all_records, "same merges as `BpeTrainer`", "patterns")
 
 
 def same_merges(group: Sequence[Record]) -> dict[str, set[str]]:

@@ -82,20 +82,29 @@ def plan_section(
         f"{size_text(cluster.network_bytes_s)} a second to the storage, {1000 * cluster.request_s:g} ms a request; "
         f"chunks of {size_text(chunk_bytes)}."
     )
-    return table("Predictions", head, rows, note)
+    return table(f"Predicted for {cluster.nodes} nodes", head, rows, note)
 
 
 def text(records: Sequence[Record], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int) -> str:
     """Return the whole report as Markdown."""
-    measured = cost.measured_sizes(records)
-    models = [cost.fit(runs) for runs in measured.values() if len(runs) >= cost.LEAST_SIZES]
+    models = _models(records)
     lines = prediction_section(records) + model_section(models) + plan_section(models, cluster, sizes, chunk_bytes)
     return "\n".join(lines).rstrip() or NOTHING
 
 
 def on_a_cluster(records: Sequence[Record]) -> str:
-    """Return the report on 1 and 10 TB on 16 nodes."""
-    return text(records, cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02), [10**12, 10**13], CHUNK_BYTES)
+    """Return a row for each source and size: 1 and 10 TB on 16 nodes."""
+    nodes = cost.Cluster(16, 32, 256 << 30, 1_250_000_000, 0.02)
+    return "\n".join(plan_section(_models(records), nodes, [10**12, 10**13], CHUNK_BYTES)).rstrip()
+
+
+def of_the_model(records: Sequence[Record]) -> str:
+    """Return what was fitted, and how well it predicts."""
+    return "\n".join(prediction_section(records) + model_section(_models(records))).rstrip()
+
+
+def _models(records: Sequence[Record]) -> list[cost.Model]:
+    return [cost.fit(runs) for runs in cost.measured_sizes(records).values() if len(runs) >= cost.LEAST_SIZES]
 
 
 def on_one_machine(records: Sequence[Record]) -> str:
@@ -115,4 +124,4 @@ def on_one_machine(records: Sequence[Record]) -> str:
             cells = [named, size_text(size), *counting, time_text(merging), memory, f"{chunks}, {counter}"]
             rows.append(f"| {' | '.join(cells)} |")
     head = "text like | corpus: | counting, 2 cores: | counting, 8 cores: | merging: | memory of merging: "
-    return "\n".join(table("Predicted", f"{head}| disk, chunk counters and counter:", rows)).rstrip()
+    return "\n".join(table("Predicted for one machine", f"{head}| disk, chunk counters and counter:", rows)).rstrip()

@@ -86,7 +86,7 @@ def draw_trainers(groups: Sequence[Sequence[Record]], path: Path) -> None:
 def _captions(group: Sequence[Record]) -> dict[str, list[str]]:
     """Return the trainers of a task by what they learned, the fastest first."""
     same, found = comparison.same_merges(group), dict[str, list[str]]()
-    done = {tool: records.values(group, tool, "wall_s").values() for tool in comparison.TRAINERS}
+    done = {tool: records.values(group, tool, "wall_s").values() for tool in comparison.FEATURES}
     for tool in sorted(done, key=lambda tool: statistics.median(done[tool] or [0])):
         own = next((own for own, tools in same.items() if tool == own or tool in tools), None)
         caption = _CAPTIONS[-1] if not done[tool] else _CAPTIONS[-2] if own is None else _OF[own]

@@ -18,13 +18,14 @@ from benchmarks.texts import ratio_text, seconds_text, table
 
 BEGIN = "<!-- benchmarks: begin -->"
 END = "<!-- benchmarks: end -->"
-PAGES = (  # besides README
-    "index",
-    "explanation/comparison",
-    "explanation/costs",
-    "explanation/ten-terabytes",
-    "reference/benchmarks",
-    "how-to/ray",
+PAGES = (
+    "README.md",
+    "benchmarks/RESULTS.md",
+    "docs/pages/index.md",
+    "docs/pages/explanation/comparison.md",
+    "docs/pages/explanation/costs.md",
+    "docs/pages/reference/benchmarks.md",
+    "docs/pages/how-to/ray.md",
 )
 
 
@@ -137,6 +138,25 @@ def encoding_section(all_records: Sequence[Record], kind: str, title: str) -> li
     return table(f"{title}, all cores, MB of text a second", head, rows, " ".join(dict.fromkeys(notes)))
 
 
+def encoding_summary(all_records: Sequence[Record]) -> str:
+    """One row a tool, one column a corpus: from files to ids, MB of text a second and peak memory."""
+    cells: dict[str, dict[str, str]] = {}
+    for group in records.tasks(all_records, "files"):
+        corpus = group[0]["corpus"]
+        if group[0].get("cold") or group[0].get("source", corpus) != corpus:
+            continue
+        for tool in dict.fromkeys(record["tool"] for record in group):
+            done = [one for one in group if (one["tool"], one["status"]) == (tool, "ok")]
+            why = next(str(one["reason"]) for one in group if one["tool"] == tool)
+            rate, memory = (
+                statistics.median([one[field] for one in done] or [0]) for field in ("mb_per_s", "peak_memory_bytes")
+            )
+            cells.setdefault(corpus, {})[tool] = f"{rate:,.0f} MB/s, {size_text(memory)}" if done else why
+    tools = dict.fromkeys(tool for found in cells.values() for tool in found)
+    rows = [f"| {tool} | {' | '.join(found.get(tool, '-') for found in cells.values())} |" for tool in tools]
+    return "\n".join([f"| | {' | '.join(cells)} |", f"|---|{'---:|' * len(cells)}", *rows])
+
+
 def encoding_growth_section(all_records: Sequence[Record]) -> list[str]:
     """One row a corpus and tool that encoded files of several sizes: the seconds, and their log-log slope."""
     times: dict[tuple[str, str], dict[float, list[float]]] = {}
@@ -238,7 +258,7 @@ def ray_text(all_records: Sequence[Record]) -> str:
     """What Ray costs, for its page."""
     return "\n".join(
         f"On the same two cores, {corpus} takes {ray:.1f} s on Ray and {local:.1f} s with local workers; most of the "
-        f"difference is Ray's start ([measurements](../reference/benchmarks.md))."
+        f"difference is Ray's start."
         for corpus, local, ray, _, _ in on_ray(all_records)
     )
 
@@ -272,8 +292,10 @@ TABLES: dict[str, Callable[[Sequence[Record]], str]] = {
     "summary": comparison.summary,
     "trainers": comparison.trainers,
     "ray": ray_text,
+    "encoding": encoding_summary,
     "one machine": cost_text.on_one_machine,
     "cluster": cost_text.on_a_cluster,
+    "model": cost_text.of_the_model,
 }
 
 

@@ -10,7 +10,7 @@ def table(title: str, head: str, rows: Sequence[str], *notes: str) -> list[str]:
         return []
     names = head.split(" | ")
     marks = "|".join("---:" if name.endswith(":") else "---" for name in names)
-    lines = [f"**{title}**", "", f"| {' | '.join(name.rstrip(':') for name in names)} |", f"|{marks}|", *rows, ""]
+    lines = [f"## {title}", "", f"| {' | '.join(name.rstrip(':') for name in names)} |", f"|{marks}|", *rows, ""]
     return lines + [line for note in notes for line in (note, "")]
 
 

@@ -2,6 +2,7 @@
 
 <!-- figure cuts -->            a drawing of figures.py
 <!-- chart trainers -->         a chart of benchmarks/plots
+<!-- setup ... -->              removed: blocks that only the tests need
 
 Next to each page stands its Markdown, for agents, and llms.txt lists all of them (llmstxt.org).
 
@@ -37,6 +38,7 @@ _MADE_MARKS = re.compile(
 )
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _PICTURE = re.compile(r"^!\[([^]]*)\]\((\S+)-light(\S*)\.png\)$", re.MULTILINE)  # has a dark one next to it
+_SETUP = re.compile(r"^<!-- setup\n.*?^-->\n", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 _WORK = ("Resources", "Other")  # groups of options that say how a command works, not what it makes
 _EXAMPLES = 2  # of a command; its help has all
@@ -55,7 +57,7 @@ class _Option(NamedTuple):
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace the marks of a page by their content; what those of the reference enclose is in the page already."""
-    without = _MADE_MARKS.sub("", markdown)
+    without = _MADE_MARKS.sub("", _SETUP.sub("", markdown))
     _pages[page.file.src_uri] = _COMMENT.sub("", without)
     schemes = r"![\1](\2-light\3.png#only-light)\n![\1](\2-dark\3.png#only-dark)"
     return _MARK.sub(lambda mark: _content(mark[1], mark[2]), _PICTURE.sub(schemes, without))

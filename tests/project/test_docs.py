@@ -93,7 +93,7 @@ def test_a_command_that_is_not_run_has_a_reason_and_parses(
             assert not re.search(r"^(\$|>>>|    bpe-pipeline|bpe-pipeline \w+ -)", block.text, re.MULTILINE)
     assert not re.search(r"^ {4}(\$ )?(bpe-pipeline|python|pip) ", content, re.MULTILINE)  # these would not run
     monkeypatch.chdir(tmp_path)
-    for name in ("corpus.txt", "CORPUS", "docs/pages/explanation/ten-terabytes.md"):
+    for name in ("corpus.txt", "CORPUS", "docs/pages/explanation/costs.md"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).touch()
     assert [line for line in pages.not_run(content).splitlines() if not pages.parses(line)] == []
@@ -140,6 +140,7 @@ def test_links_lead_to_files_and_headings() -> None:
         "AGENTS.md",
         "CONTRIBUTING.md",
         "benchmarks/README.md",
+        "benchmarks/RESULTS.md",
         "benchmarks/NOTES.md",
         "data/README.md",
     )
@@ -269,6 +270,15 @@ def test_the_index_of_search_has_the_answers(site: Path) -> None:
         ("eos", "how-to/special-tokens.html"),
         ("GGUF", "how-to/llama-cpp.html"),
         ("Windows", "install.html#what-was-tested-where"),
+        ("ollama", "how-to/llama-cpp.html"),
+        ("docker", "install.html"),
+        ("gpu", "install.html"),
+        ("license", "install.html"),
+        ("vllm", "how-to/exporting.html"),
+        ("huggingface", "how-to/coming-from.html"),
+        ("jsonl", "how-to/formats.html"),
+        ("deterministic", "explanation/how-it-works.html"),
+        ("memory limit", "explanation/costs.html#limit-memory"),
         ("pad vocabulary", "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary"),
     ):
         sections = [entry for entry in index if entry["location"].startswith(answer)]

@@ -144,7 +144,7 @@ def test_json_events_have_the_documented_fields(corpus: Path, tmp_path: Path) ->
     stored = json.loads((tmp_path / "run" / "report.json").read_text())
     later = {name: stored[name] for name in ("advice", "numbers")}  # what the report adds
     assert events[-1] | later == stored | {"event": "summary", "time": events[-1]["time"]}
-    page = (Path(__file__).parents[2] / "docs" / "pages" / "reference" / "terminal.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "pages" / "reference" / "command.md").read_text()
     for name, wanted in FIELDS.items():
         assert f"| `{name}` | {', '.join(f'`{field}`' for field in wanted)} |" in page
 

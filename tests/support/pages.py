@@ -11,6 +11,8 @@ bottom:
     ```sh                   not run, for the reason in the comment before it: <!-- not run: ... -->;
                             its bpe-pipeline commands must parse
 
+Blocks in a comment that starts with `<!-- setup` are run, too, and not shown: what only the tests need.
+
 A comment `<!-- needs: ray duckdb -->` names packages without which the page is skipped, and `<!-- from here: torch -->`
 those without which its rest is. All outputs are compared,
 except for times, amounts of memory and versions. Lines of progress, which a terminal shows as bars, are left out. After
@@ -223,8 +225,9 @@ def not_run(page: str) -> str:
 
 
 def store_environment(address: str) -> dict[str, str]:
-    """Return the environment for a page that uses an object store with a bucket `texts`."""
-    object_store.new_bucket(address, "texts")
+    """Return the environment for a page that uses an object store with the buckets `texts` and `bucket`."""
+    for name in ("texts", "bucket"):
+        object_store.new_bucket(address, name)
     return object_store.CREDENTIALS | {"AWS_ENDPOINT_URL": f"http://{address}", "AWS_REGION": "us-east-1"}
 
 

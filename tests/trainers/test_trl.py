@@ -18,7 +18,7 @@ from command import run, succeeded
 
 pytestmark = pytest.mark.slow
 SUPPORT = Path(__file__).parent.parent / "support"
-PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "use-sft-rows.md"
+PAGE = Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "sft-rows.md"
 
 
 @pytest.fixture(scope="module")
