@@ -25,7 +25,6 @@ LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 10485
 EXAMPLES = {
     "a git-lfs pointer": LFS,
     "a git-annex pointer": b"/annex/objects/SHA256E-s31390--f50d7ac4.txt\n",
-    "a WARC file (WET and WAT are of this kind)": b"WARC/1.0\r\nWARC-Type: warcinfo\r\n\r\n",
     "an ARC file": b"filedesc://IA-001.arc.gz 0.0.0.0 19960923142103 text/plain 200 - - 0 x 122\n",
     "a MediaWiki dump": b'<?xml version="1.0"?>\n<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/">\n',
     "an error page of an object store": b'\xef\xbb\xbf<?xml version="1.0"?>\n<Error><Code>AccessDenied</Code></Error>',

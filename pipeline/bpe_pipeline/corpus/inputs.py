@@ -2,27 +2,31 @@
 
 Results are sorted by path. Hidden files and directories are skipped, and so is what is stored in a run directory (with
 a `run.json`) or one of shards. `*`, `**`, `[...]` and `{a,b}` may be in any part of a glob; `?` too, but begins a URI's
-query. Links without a target are among the results: the listing counts them.
+query. A `**` does not go through links to directories, so that no circle of links matters. Links without a target are
+among the results: the listing counts them.
 """
 
 import errno
-import fnmatch
 import os
 import re
 import stat
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
+
+import bracex
+from wcmatch import glob
 
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus.files import reading
 from bpe_pipeline.storage import Location, Remote, is_uri, named
+from bpe_pipeline.storage.remote import Child
 
 _MANIFESTS = ("run.json", "encoding.json")  # a run directory has the first, a directory of shards the second
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_ALTERNATIVES = 1000  # that the braces of one input stand for
 _NOT_SAMPLED = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
@@ -41,8 +45,8 @@ def expand(name: str) -> list[str]:
     where = named(name, "inputs")
     shown = str(where) if isinstance(where, Remote) else name
     with reading(shown):
-        if _BRACES.search(name) and not where.exists():
-            return [path for alternative in alternatives(name) for path in expand(alternative)]
+        if "{" in name and (names := alternatives(name)) != [name] and not where.exists():
+            return [path for alternative in names for path in expand(alternative)]
         if isinstance(where, Remote):
             files, why_none = _in_store(where, is_prefix=name.partition("?")[0].endswith("/"))
         else:
@@ -55,67 +59,64 @@ def expand(name: str) -> list[str]:
     return paths
 
 
-def alternatives(glob: str) -> list[str]:
+def alternatives(pattern: str) -> list[str]:
     """Write out braces as a shell does: `{a,b{c,d}}` -> `a`, `bc`, `bd`, none twice."""
-    names = [glob]
-    while any(map(_BRACES.search, names)):
-        names = list(dict.fromkeys(choice for name in names for choice in _choices(name)))
-        if len(names) > _MOST_ALTERNATIVES:
-            shown = glob.partition("?")[0]
-            raise InputError(f"the braces of {shown} stand for more than {_MOST_ALTERNATIVES:,} names: use a wildcard")
-    return names
+    try:
+        return list(dict.fromkeys(bracex.expand(pattern, keep_escapes=True, limit=_MOST_ALTERNATIVES)))
+    except bracex.ExpansionLimitException:
+        shown = pattern.partition("?")[0]
+        raise InputError(
+            f"the braces of {shown} stand for more than {_MOST_ALTERNATIVES:,} names: use a wildcard"
+        ) from None
 
 
-def _choices(glob: str) -> list[str]:
-    """Return what the first innermost braces of a glob stand for; the glob itself if it has none."""
-    braces = _BRACES.search(glob)
-    if braces is None:
-        return [glob]
-    return [glob[: braces.start()] + choice + glob[braces.end() :] for choice in braces[1].split(",")]
-
-
-def without(name: str, paths: Iterable[str], exclude: Iterable[str], used: set[str]) -> Iterator[str]:
-    """Yield the files of an input that no glob excludes, and add the globs that exclude some to `used`.
+def without(name: str, paths: Sequence[str], exclude: Iterable[str], used: set[str]) -> Sequence[str]:
+    """Return the files of an input that no glob excludes, and add the globs that exclude some to `used`.
 
     A glob without a slash is the name of a file or directory below the input, one with a slash a path below the input
     or below the current directory; a directory stands for all that is in it.
     """
     if not exclude:
-        yield from paths
-        return
-    globs: list[tuple[str, list[str], list[str] | None]] = []
-    for glob in exclude:
-        for written in alternatives(glob):
-            parts = [part for part in written.split("/") if part not in ("", ".")]
-            in_place = None if len(parts) == 1 and not written.startswith("/") else _components(written)
-            globs.append((glob, ["**", *parts] if in_place is None else parts, in_place))
+        return paths
     top = list(takewhile(lambda part: not re.search(r"[*?[{]", part), _components(name)))
-    for path in paths:
-        parts = _components(path) if is_uri(path) else path.split("/")
-        above = takewhile(lambda pair: pair[0] == pair[1], zip(top, parts[:-1], strict=False))
-        below = parts[sum(1 for _ in above) :]
-        matching = {
-            glob
-            for glob, pattern, in_place in globs
-            if _excludes(pattern, below) or (in_place is not None and _excludes(in_place, parts))
-        }
-        used |= matching
-        if not matching:
-            yield path
+    whole = {path: _components(path) if is_uri(path) else path.split("/") for path in paths}
+    below = {path: "/".join(parts[_shared(top, parts[:-1]) :]) for path, parts in whole.items()}
+    in_place = {path: "/".join(parts) for path, parts in whole.items()}
+    excluded = set[str]()
+    for pattern in exclude:
+        for written in alternatives(pattern):
+            parts = [part for part in written.split("/") if part not in ("", ".")]
+            if len(parts) == 1 and not written.startswith("/"):
+                matching = _excluded(below, ["**", *parts])
+            else:
+                matching = _excluded(below, parts) | _excluded(in_place, _components(written))
+            excluded |= matching
+            used |= {pattern} if matching else set()
+    return [path for path in paths if path not in excluded]
+
+
+def _excluded(names: Mapping[str, str], parts: Sequence[str]) -> set[str]:
+    """Return the paths whose names, or directories above them, a glob matches."""
+    pattern = "/".join(parts)
+    matching = {*_globbed(names.values(), [pattern, f"{pattern}/**"], glob.DOTGLOB)}
+    return {path for path, name in names.items() if name in matching}
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many first members are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _globbed(names: Iterable[str], patterns: Sequence[str], flags: int = 0) -> list[str]:
+    """Return the names that one of the patterns matches."""
+    return list(map(str, glob.globfilter(names, patterns, flags=glob.GLOBSTAR | flags)))
 
 
 def _components(name: str) -> list[str]:
     where = named(name, "inputs")
-    return [where.base, *where.key.split("/")] if isinstance(where, Remote) else _absolute(str(where)).split("/")
-
-
-def _excludes(glob: Sequence[str], parts: Sequence[str]) -> bool:
-    """Return whether a glob matches a path or a directory above it, part by part."""
-    if not glob or not parts:
-        return not glob
-    if glob[0] == "**":
-        return any(_excludes(glob[1:], parts[start:]) for start in range(len(parts)))
-    return fnmatch.fnmatchcase(parts[0], glob[0]) and _excludes(glob[1:], parts[1:])
+    if isinstance(where, Remote):
+        return [where.base.replace("//", "/"), *where.key.split("/")]
+    return _absolute(str(where)).split("/")
 
 
 def _on_disk(name: str) -> tuple[Sequence[Location], str]:
@@ -124,10 +125,8 @@ def _on_disk(name: str) -> tuple[Sequence[Location], str]:
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - Path's questions hide some errors and raise others
     except OSError as error:
-        if _is_magic(Path(), name):
-            root = Path("/" if name.startswith("/") else _absolute("."))
-            matching = [Path(_absolute(str(file))) for file in _matching(root, name.lstrip("/"))]
-            return matching, f"no file matches {name}: check the glob and the directory you are in"
+        if glob.is_magic(name):
+            return list(_matching_files(name)), f"no file matches {name}: check the glob and the directory you are in"
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             return [], f"{name} does not exist: check the spelling and the directory you are in"
         raise
@@ -145,8 +144,8 @@ def _in_store(where: Remote, *, is_prefix: bool) -> tuple[Sequence[Location], st
     root = replace(where, key="")
     if where.key and not is_prefix and where.is_file() and not where.marks_prefix():
         return [where], ""
-    if _is_magic(where, where.key):
-        return list(_matching(root, where.key)), f"no object matches {where}: check the glob and the bucket"
+    if re.search(r"[*[]", where.key):
+        return _matching_objects(where), f"no object matches {where}: check the glob and the bucket"
     objects = _below(where, refuse=str(where))
     if objects or root.exists():
         return objects, (
@@ -183,16 +182,8 @@ def is_dangling(path: str | Path) -> bool:
     return os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114 - never raise
 
 
-def _is_dangling(where: Location) -> bool:
-    return isinstance(where, Path) and is_dangling(where)
-
-
 def _is_file(where: Location) -> bool:
     return where.is_file() if isinstance(where, Remote) else os.path.isfile(where)  # noqa: PTH113 - never raises
-
-
-def _is_directory(where: Location) -> bool:
-    return where.is_dir() if isinstance(where, Remote) else os.path.isdir(where)  # noqa: PTH112 - never raises
 
 
 def _is_output_directory(where: Location) -> bool:
@@ -208,13 +199,18 @@ def _below(where: Location, refuse: str = "") -> list[Location]:
     listed = where.children(recursive=True)
     _refuse_empty_parts(where, [child.name for child in listed if child.is_file])
     children = [child for child in listed if not re.search(r"(^|/)\.", child.name)]
-    outputs = tuple(
+    outputs = tuple(_outputs(children))
+    return [where / child.name for child in children if child.is_file and not child.name.startswith(outputs)]
+
+
+def _outputs(children: Iterable[Child]) -> list[str]:
+    """Return the run directories and those of shards among the entries of a prefix, each with a slash at its end."""
+    return [
         child.name.removesuffix(name)
         for child in children
         for name in _MANIFESTS
         if child.is_file and f"/{child.name}".endswith(f"/{name}")
-    )
-    return [where / child.name for child in children if child.is_file and not child.name.startswith(outputs)]
+    ]
 
 
 def _refuse_empty_parts(where: Remote, names: Iterable[str]) -> None:
@@ -253,63 +249,35 @@ def _walk(directory: Path, seen: set[str], left_out: Iterable[str] = ()) -> Iter
             raise InputError(f"{entry.path} is a pipe, socket or device: move it out of {directory}, or name the files")
 
 
-def _is_magic(where: Location, name: str) -> bool:
-    return re.search(r"[*[]" if isinstance(where, Remote) else r"[*?[]", name) is not None
-
-
-def _matching(root: Location, pattern: str) -> Iterator[Location]:
+def _matching_files(pattern: str) -> Iterator[Path]:
     """Yield the files that a glob matches, and those below matching directories; a `**` matches files only."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    for key, is_file in sorted(set(_glob(root, "", parts))):
-        if not is_file and "**" not in parts:
-            yield from _below(root / key)
-        elif is_file and not pattern.endswith(("/", "/.")):  # these name directories
-            yield root / key
-
-
-def _glob(
-    root: Location, above: str, parts: Sequence[str], deep: bool = False, passed: frozenset[str] = frozenset()
-) -> Iterator[tuple[str, bool]]:
-    """Yield the paths below `above` that match, as Python's `glob`, and which are files.
-
-    deep: after a wildcard. passed: the directories through which a `**` came here; a link to one is not followed.
-    """
-    part, *rest = parts
-    if _is_magic(root, part):
-        deep = deep or "**" in parts
-        if part == "**" and rest:
-            yield from _glob(root, above, rest, deep, passed)
-        children = _children(root / above.rstrip("/") if above else root, part)
-    else:
-        where = root / f"{above}{part}"
-        is_above = bool(rest and not deep) or _is_directory(where)
-        kinds = [False] if is_above else [True] if _is_file(where) or _is_dangling(where) else []
-        children = [(part, kind) for kind in kinds]
-    for name, is_file in children:
-        path = f"{above}{name}"
-        if not rest and (is_file or part != "**"):
-            yield path, is_file
-        if is_file or not (rest or part == "**") or (deep and _is_output_directory(root / path)):
+    of_directories, deep = pattern.endswith(("/", "/.")), "**" in parts
+    fixed = pattern.startswith("/") + sum(1 for _ in takewhile(lambda part: not glob.is_magic(part), parts))
+    is_output = cache(lambda directory: _is_output_directory(Path(directory)))
+    written = "/" * pattern.startswith("/") + "/".join(parts)
+    for name in sorted(set(glob.iglob(written, flags=glob.GLOBSTAR))):
+        above, path = name.rstrip("/").split("/")[:-1], Path(_absolute(name))
+        if os.path.isdir(path):  # noqa: PTH112 - never raises
+            yield from () if deep else _walk(path, set())
+        elif of_directories or not (_is_file(path) or is_dangling(path)):
             continue
-        if part != "**":
-            yield from _glob(root, f"{path}/", rest, deep, passed)
-        elif (real := path if isinstance(root, Remote) else os.path.realpath(root / path)) not in passed:
-            yield from _glob(root, f"{path}/", parts, deep, passed | {real})
+        elif not (deep and any(is_output("/".join(above[:end])) for end in range(fixed + 1, len(above) + 1))):
+            yield path
 
 
-def _children(where: Location, part: str) -> list[tuple[str, bool]]:
-    """Return the files and directories that match a part of a glob, and which are files."""
-
-    def matches(name: str) -> bool:
-        return (part.startswith(".") or not name.startswith(".")) and fnmatch.fnmatchcase(name, part)
-
-    if isinstance(where, Remote):
-        matching = [child for child in where.children() if matches(child.name)]
-        _refuse_empty_parts(where, [child.name for child in matching])
-        return [*matching]
-    try:
-        paths = [where / name for name in os.listdir(where) if matches(name)]  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []  # as Python's `glob`
-    kinds = [(path.name, _is_file(path) or _is_dangling(path), _is_directory(path)) for path in paths]
-    return [(name, is_file) for name, is_file, is_directory in kinds if is_file or is_directory]
+def _matching_objects(where: Remote) -> list[Location]:
+    """Return the objects that a glob matches, and those below matching prefixes, as `_matching_files` does."""
+    parts = [part for part in where.key.split("/") if part]
+    fixed = sum(1 for _ in takewhile(lambda part: not re.search(r"[*[]", part), parts))
+    root, pattern, deep = replace(where, key="/".join(parts[:fixed])), "/".join(parts[fixed:]), "**" in parts
+    listed = root.children(recursive=True)
+    names = [child.name for child in listed if child.is_file]
+    patterns = [pattern] if deep else [pattern, f"{pattern}/**"]
+    matching = _globbed(names, patterns)
+    _refuse_empty_parts(root, matching)
+    exact = set() if deep else {*_globbed(matching, [pattern])}
+    outputs = tuple(filter(None, _outputs(listed)))
+    left = [name for name in matching if name in exact or not name.startswith(outputs)]
+    depth = None if deep else len(parts) - fixed
+    return [root / name for name in sorted(left, key=lambda name: "/".join(name.split("/")[:depth]))]

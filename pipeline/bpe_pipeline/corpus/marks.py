@@ -36,7 +36,6 @@ _DECOMPRESS = "decompress it, then name the result"
 _NO_IMAGE = "transcribe it (an OCR program), and name the text"
 _PDF = "extract its text (pdftotext), and name that"
 _PICKLE = "load it in Python, and write its texts as JSON Lines or Parquet"
-_WARC = "extract the texts of its records with warcio, and of HTML with trafilatura"
 _LFS = "fetch the file itself (git lfs pull)"
 _HUB = "fetch it again with a token that may read it (hf download)"
 _MAIL = "extract the messages (Python's mailbox)"
@@ -84,8 +83,7 @@ MARKS = (
         "fetch the file itself (git annex get)",
         _NAMED,
     ),
-    Mark("a WARC file (WET and WAT are of this kind)", rb"WARC/\d\.\d+\r?\n", _WARC, _NAMED),
-    Mark("an ARC file", rb"filedesc://\S+ \S+ \d", _WARC, _NAMED),
+    Mark("an ARC file", rb"filedesc://\S+ \S+ \d", "convert it to WARC (warcio recompress)", _NAMED),
     Mark(
         "a MediaWiki dump",
         _XML + rb"<mediawiki[ >]",

@@ -25,6 +25,8 @@ KINDS = {
     "records_too_long": f"records skipped: longer than {MOST_LINE_BYTES >> 20} MiB",
     "records_without_field": "records skipped: no text field",
     "records_not_text": "records skipped: the text field is not text",
+    "records_html": "records skipped: HTML, not plain text",
+    "records_other_media": "records skipped: neither plain text nor HTML",
     "files_empty": "files without text",
 }
 

@@ -123,7 +123,7 @@ class CorpusOptions(WorkOptions):
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "skip files and directories of INPUT with this name or path; repeatable", "GLOB")
     input_format: str = _input("count", "auto", read.parse_input_format,
-        "format of all inputs: text, lines (each line is a document), jsonl, parquet or arrow; auto: by content "
+        "format of all inputs: text, lines (each line is a document), jsonl, parquet, arrow or warc; auto: by content "
         "and name", "NAME", examples=input_formats, advanced=True)
     chunk_size: int | None = _resource("run", None, parse_bytes,
         "bytes of corpus that a worker counts at a time; default: by memory and cores", "SIZE", advanced=True)
