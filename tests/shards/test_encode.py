@@ -248,7 +248,7 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
     assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
     "options",
