@@ -30,12 +30,6 @@ def test_the_version_has_one_source() -> None:
     assert not any(bpe_pipeline.__version__ in text for text in texts)
 
 
-def test_an_installed_package_works_without_the_checkout() -> None:
-    smoke = [sys.executable, "-P", str(HOME / "tests" / "support" / "smoke.py")]
-    done = subprocess.run(smoke, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "") or "the wheel does not hold" in done.stderr  # editable
-
-
 def test_the_sdist_contains_all_versioned_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build = pytest.importorskip("scikit_build_core.build")
     if not (HOME / ".git").exists():

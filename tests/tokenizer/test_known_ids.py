@@ -112,7 +112,7 @@ def test_children_that_are_forked_while_threads_encode_have_the_same_ids() -> No
         "        assert fresh.encode_batch(texts, num_threads=2) == expected\n"
         "threads = [threading.Thread(target=work, daemon=True) for _ in range(2)]\n"
         "for thread in threads: thread.start()\n"
-        "for _ in range(12):\n"
+        f"for _ in range({500 if FULL else 12}):\n"
         "    if not (child := os.fork()):\n"
         "        signal.alarm(60)\n"
         "        same = [fresh.encode(text) for text in texts] == expected\n"
