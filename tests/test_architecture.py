@@ -67,10 +67,11 @@ def _modules() -> dict[str, ast.Module]:
 
 def _nodes(tree: ast.AST, types: bool) -> Iterator[ast.AST]:
     """All nodes; without those that only a type checker sees, unless they are asked for."""
-    yield tree
-    hides = not types and isinstance(tree, ast.If) and ast.unparse(tree.test) == "TYPE_CHECKING"
-    for node in () if hides else ast.iter_child_nodes(tree):
-        yield from _nodes(node, types)
+    todo = [tree]
+    while todo:
+        yield (node := todo.pop())
+        if types or not isinstance(node, ast.If) or ast.unparse(node.test) != "TYPE_CHECKING":
+            todo += ast.iter_child_nodes(node)
 
 
 @cache

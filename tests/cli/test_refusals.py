@@ -162,6 +162,7 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=cwd, check=False)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("script", "code", "named"), [
     *((f"bpe {words} >/dev/full", 1, "standard output cannot be written: No space left on device") for words in (
         "--version", "--help", "train --dry-run", "train a.txt --vocab-size 260 --output run --quiet",

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import peers
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -105,20 +104,6 @@ def test_a_byte_order_mark_is_learned_as_by_tokenizers(tmp_path: Path) -> None:
     bpe_pipeline.train_like(trainer(262), PLAIN, names, output=tmp_path / "run")
     assert ours(tmp_path / "run") == theirs(trainer(262), PLAIN, names)
     assert any("\N{RIGHT-POINTING DOUBLE ANGLE QUOTATION MARK}" in pair for pair in ours(tmp_path / "run")[0])
-
-
-@pytest.mark.slow
-@pytest.mark.processes
-def test_generated_text_in_several_files_and_chunks(tmp_path: Path) -> None:
-    files = write_files(tmp_path, [peers.generated_text(seed, 3000) + EOT for seed in range(3)])
-    run = tmp_path / "run"
-    chosen = {"special_tokens": ["<s>", EOT], "min_frequency": 2}
-    expected = theirs(trainer(900, **chosen), PLAIN, files)
-    tokenizer = bpe_pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run, workers=2, chunk_size=5000)
-    assert ours(run) == expected
-    assert tokenizer.special_tokens == {"<s>": 0, EOT: 1}
-    again = bpe_pipeline.train_like(trainer(900, **chosen), PLAIN, files, output=run)  # resumes the run
-    assert again.merges == tokenizer.merges
 
 
 def test_settings_of_later_releases_may_have_their_defaults(tmp_path: Path) -> None:

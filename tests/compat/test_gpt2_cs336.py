@@ -1,17 +1,13 @@
 """The GPT-2 style interface, and the adapters of the page on Stanford's CS336."""
 
 import sys
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import peers
 import pytest
-import regex
 import samples
-from reference import GPT2_BYTES, train_reference
 from tokenizers.models import BPE
 from transformers import GPT2TokenizerFast
 
@@ -19,7 +15,6 @@ import bpe_pipeline
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.compat import GPT2Tokenizer
-from bpe_pipeline.pattern.presets import PRESETS
 from bpe_pipeline.tokenizer.formats.gpt2_files import export
 
 EOT = "<|endoftext|>"
@@ -73,27 +68,13 @@ def test_arrays_and_tensors(files: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ours.encode("a", return_type="torch")
 
 
-def test_cs336_training_is_the_reference(tmp_path: Path) -> None:
-    text = f"{peers.generated_text(1, 1500)}{EOT}{peers.generated_text(2, 1500)}"
-    (tmp_path / "a.txt").write_text(text)
-    vocab, merges = run_train_bpe(tmp_path / "a.txt", 320, [EOT], output=tmp_path / "run")
-    pre_tokens = [
-        pre_token for document in text.split(EOT) for pre_token in regex.findall(PRESETS["gpt2"].expression, document)
-    ]
-    token_bytes = [bytes([byte]) for byte in GPT2_BYTES]
-    for left, right, _ in train_reference(Counter(map(str.encode, pre_tokens)), 320 - 257, "greatest-bytes"):
-        token_bytes.append(token_bytes[left] + token_bytes[right])
-    assert [left + right for left, right in merges] == token_bytes[256:]
-    assert list(vocab.values()) == [*token_bytes, EOT.encode()]
-    tokenizer, plain = get_tokenizer(vocab, merges, [EOT]), get_tokenizer(vocab, merges)
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode(EOT) == [319]
-    assert 319 not in plain.encode(f"a{EOT}b")
-    assert plain.decode(plain.encode(f"a{EOT}b")) == f"a{EOT}b"
-
-
 def test_cs336_worked_example(tmp_path: Path) -> None:
     words = {"low": 5, "lower": 2, "widest": 3, "newest": 6}
     (tmp_path / "a.txt").write_text("\n".join(word for word, count in words.items() for _ in range(count)))
-    _, merges = run_train_bpe(tmp_path / "a.txt", 256 + 6, [], output=tmp_path / "run", pattern=r"\w+|\s")
+    vocab, merges = run_train_bpe(tmp_path / "a.txt", 257 + 6, [EOT], output=tmp_path / "run", pattern=r"\w+|\s")
     assert [(left + right).decode() for left, right in merges] == ["st", "est", "ow", "low", "west", "ne"]
+    assert list(vocab.values())[256:] == [*(left + right for left, right in merges), EOT.encode()]
+    tokenizer, plain = get_tokenizer(vocab, merges, [EOT]), get_tokenizer(vocab, merges)
+    assert tokenizer.encode(EOT) == [262]
+    assert plain.decode(plain.encode(f"a{EOT}b")) == f"a{EOT}b"
+    assert 262 not in plain.encode(f"a{EOT}b")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from command import files_in
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -85,21 +84,6 @@ def test_uris_of_files_are_paths_and_objects_are_described_like_files(tmp_path: 
     [ours] = find_files([f"fsspec+file://{tmp_path}/a b.txt"]).files
     assert local.path == str(tmp_path / "a b.txt")
     assert (ours.size, ours.digest) == (local.size, local.digest)
-
-
-def test_run_in_any_store_that_arrow_writes(tmp_path: Path) -> None:
-    """Any other scheme: here one whose files a test sees, too."""
-    (tmp_path / "corpus").mkdir()
-    for number in range(3):
-        (tmp_path / f"corpus/{number}.txt").write_text(f"low lower lowest {number} " * 1000)
-    there = f"fsspec+file://{tmp_path}"
-    bpe_pipeline.train(f"{there}/corpus", output=f"{there}/run", vocab_size=270, chunk_size="8KiB")
-    bpe_pipeline.train(tmp_path / "corpus", output=tmp_path / "local", vocab_size=270)
-    assert files_in(tmp_path / "run/tokenizer") == files_in(tmp_path / "local/tokenizer")
-    assert not [path for path in tmp_path.rglob(".*") if path.name != ".lock"]
-    bpe_pipeline.train(f"{there}/corpus", output=tmp_path / "run2", vocab_size=270)
-    with pytest.raises(InputError, match="is a run directory"):
-        find_files([f"{there}/run"])
 
 
 def test_data_sets_marks_and_archives_in_a_store_are_read_as_on_a_disk(tmp_path: Path) -> None:

@@ -137,7 +137,7 @@ def test_threads_hold_no_more_than_planned(tmp_path, monkeypatch, memory_bytes, 
     assert threads * read_bytes + (threads + 2) * max(held) <= memory_bytes
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("memory_bytes", [1, 1 << 30])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("shares", "files"), [(1, 1024), (1, 4), (2, 1024), (8, 4)])

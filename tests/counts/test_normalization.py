@@ -172,20 +172,3 @@ def test_gguf_is_written_without_the_normalizer_and_says_how_many_texts_get_othe
     for base, asked in (("run", "tiktoken"), ("plain", "gguf")):
         with pytest.raises(UsageError, match="--without-normalizer means nothing here"):
             bpe_pipeline.export(tmp_path / base, export=[asked], without_normalizer=True, output=tmp_path / "out")
-
-
-def test_tokenizers_that_normalize_are_counted_like_extended_and_pruned(corpus: Path, tmp_path: Path) -> None:
-    base, counts, more = tmp_path / "base", tmp_path / "counts", tmp_path / "more"
-    bpe_pipeline.train(corpus, output=base, vocab_size=280, special_tokens=[END], normalize="nfc", quiet=True)
-    succeeded(run("count", corpus, "--like", base, "--output", counts))
-    assert not [one for one in bpe_pipeline.doctor(base, counts=counts).findings if "not split as" in one.because]
-    longer = bpe_pipeline.extend(base, counts, add=51, output=more).tokenizer
-    whole = bpe_pipeline.train(corpus, output=tmp_path / "whole", vocab_size=331, special_tokens=[END], normalize="nfc")
-    text = corpus.read_text()
-    assert [token for _, token in sorted(longer.vocab.items())][280:] == list(whole.vocab.values())[279:330]
-    theirs = tokenizers.Tokenizer.from_file(str(more / "tokenizer.json"))
-    assert longer.encode(text) == theirs.encode(text).ids
-    smaller = bpe_pipeline.prune(more, counts, keep=300, output=tmp_path / "fewer").tokenizer
-    assert tokenizers.Tokenizer.from_file(str(tmp_path / "fewer/tokenizer.json")).encode(text).ids == smaller.encode(
-        text
-    )

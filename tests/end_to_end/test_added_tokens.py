@@ -66,16 +66,6 @@ def test_reserved_tokens_with_names_of_their_own_are_used_up_first(tmp_path: Pat
     }
 
 
-def test_another_added_token_is_another_run_and_merge_keeps_them(tmp_path: Path) -> None:
-    words = ["train", corpus(tmp_path), "--output", tmp_path / "run", "--vocab-size", 300]
-    succeeded(run(*words, "--added-token", THINK))
-    line = refused(run(*words, "--added-token", FRAC), 1)
-    assert "counting was done with --added-token '<think>', not '" in line
-    succeeded(run(*words, "--added-token", THINK))
-    succeeded(run("merge", tmp_path / "run", "--vocab-size", 280))
-    assert THINK in bpe_pipeline.load(tmp_path / "run" / "tokenizer-280").special_tokens
-
-
 def test_flags_are_those_of_added_token(tmp_path: Path) -> None:
     flags = {THINK: {"lstrip": True, "rstrip": True}, "<tool>": {"special": True}}
     entries = [{"content": text, **given} for text, given in flags.items()]

@@ -167,7 +167,7 @@ def test_counts_of_a_level_that_was_opened_before_the_threshold_passed_it() -> N
     assert train(counter, 6397, threads=2, thread_bytes=1, share_from=1, **options) == expected
 
 
-@pytest.mark.one_of(5)
+@pytest.mark.one_of(11)
 @pytest.mark.parametrize("options", [{}, COMPACT, PARTS, {"index_positions": 1}])
 @pytest.mark.parametrize("first", range(8, 14))  # a distance of several digits is then in two chunks of its list
 def test_lists_of_positions_that_are_far_apart(first: int, options: dict[str, Any]) -> None:

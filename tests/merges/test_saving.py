@@ -39,7 +39,7 @@ def test_it_is_the_smallest_size_from_which_on_no_known_doubling_saves_more(join
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
-    (tmp_path / "corpus.txt").write_text(peers.generated_text(3, 30_000))
+    (tmp_path / "corpus.txt").write_text(peers.generated_text(3, 12_000))
     return tmp_path / "corpus.txt"
 
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from benchmarks import __main__ as command
-from benchmarks import comparison, corpora, cost, file_adapters, kinds, ours, process, records, render, run
+from benchmarks import corpora, cost, file_adapters, kinds, ours, process, records, render, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from peers import generated_text
@@ -62,21 +62,6 @@ def test_records_are_read_back_and_an_invalid_line_is_named(tmp_path: Path) -> N
         path.write_text(f"{valid}{line}\n", "utf-8")
         with pytest.raises(ValueError, match="line 7"):
             records.read(path)
-
-
-def test_table_of_trainers_shows_medians_ratios_and_agreement() -> None:
-    lines = render.training_rows(THREE_ROUNDS)
-    assert lines[0].startswith(f"| {ours.NAME} 1.0 | 2.00 s (1.00-4.00) | 1.00x |")
-    assert lines[1].startswith("| tokenizers 1.0 | 20.00 s (10.00-40.00) | 10.0x |")
-    assert lines[1].endswith("| same |")
-    other = [*THREE_ROUNDS[:3], record("tokenizers", 1, 10.0, tokens_digest="0011223344")]
-    assert render.training_rows(other)[1].endswith("| other, `00112233` |")
-    lines = [record(tool, 1, 9.0, tokens_digest="1122") for tool in (ours.BY_LINES, "gigabpe")]
-    rows = render.training_rows([*THREE_ROUNDS, *lines, record("gigabpe", 2, 9.0, tokens_digest="1122")])
-    assert [row.endswith("| same as by lines |") for row in rows].count(True) == 1
-    assert comparison.same_merges([*THREE_ROUNDS, *lines]) == {ours.NAME: {"tokenizers"}, ours.BY_LINES: {"gigabpe"}}
-    failed = record("rustbpe", 1, 0.0, status="timeout", reason="stopped after 15 minutes")
-    assert render.training_rows([failed]) == ["| rustbpe 1.0 | stopped after 15 minutes | - | - | - | - | - |"]
 
 
 @settings(deadline=None)

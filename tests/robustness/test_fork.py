@@ -4,21 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from array import array
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event
 
-import amount
 import pytest
 from merge_cases import arrays
 
 from bpe_pipeline import _core
 from bpe_pipeline.base import log, system
 from bpe_pipeline.merges.rules import MergeRules
-from bpe_pipeline.pattern.compiler import compile_pattern
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -37,23 +33,6 @@ def ended(work: Callable[[], object], wait_s: float = 20) -> int:
             os._exit(0)
         os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@pytest.mark.slow
-def test_children_encode_while_a_thread_of_their_parent_does() -> None:
-    def encoder() -> _core.Encoder:
-        tokens, none = {byte: bytes([byte]) for byte in range(256)}, array("I")
-        return _core.Encoder(compile_pattern("gpt2").automaton, tokens, none, none, none, False, 1 << 20, THREADS)
-
-    ids = encoder().encode(TEXT)
-    with ThreadPoolExecutor(1) as pool:
-        for number in range(500 if amount.FULL else 20):
-            ours = encoder()
-            batch = pool.submit(ours.encode_batch, [TEXT] * THREADS, None, THREADS)
-            time.sleep(number % 10 / 5000)
-            assert ended(lambda ours=ours: ours.encode(TEXT) == ids or os._exit(2)) == 0
-            assert batch.result() == [ids] * THREADS
-            assert ended(lambda ours=ours: ours.encode_batch([TEXT], None, 2) == [ids] or os._exit(2)) == 0
 
 
 def test_threads_of_a_merge_are_not_waited_for_in_a_child() -> None:

@@ -248,7 +248,7 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
     assert line.endswith("of a worker; give a larger --memory-limit or fewer --workers")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell proportional set sizes")
 @pytest.mark.parametrize(
     "options",
@@ -322,36 +322,6 @@ def test_row_is_a_document_and_a_record_without_text_is_none(tokenizer: bpe_pipe
     rows = pq.read_table(tmp_path / "rows" / "shard-00000.parquet").column("input_ids").to_pylist()
     assert rows == [tokenizer.encode(text) for text in ("hello world", "", "x", "y", "last")]
     assert encoded.documents == 5
-
-
-@pytest.mark.one_of(2)
-@pytest.mark.parametrize("shard_size", [1, 40, 100, 10**6])
-def test_rows_do_not_depend_on_the_size_of_shards(
-    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, shard_size: int
-) -> None:
-    """A shard is never smaller than a row; with `none` each document is a row, otherwise it is cut into whole rows."""
-    text, row = tmp_path / "a.txt", 64
-    text.write_text(EOT.join(peers.generated_text(seed, words) for seed, words in enumerate([40, 300, 90, 20, 700])))
-    ids = expected(tokenizer, [text.read_bytes()])
-    ends = [at + 1 for at, id_ in enumerate(ids) if id_ == tokenizer.special_tokens[EOT]]
-    documents = [ids[start:stop] for start, stop in pairwise([0, *ends])]
-    options = {"shard_format": "parquet", "sequence_length": row, "shard_size": shard_size, "workers": 1}
-
-    def tables(pack: str) -> list[dict[str, list[list[int]]]]:
-        result = bpe_pipeline.encode(text, tokenizer, tmp_path / pack, pack=pack, chunk_size=700, **options)
-        return [pq.read_table(tmp_path / pack / shard.name).to_pydict() for shard in result.shards]
-
-    assert [one for table in tables("none") for one in table["input_ids"]] == [one[:row] for one in documents]
-    pre_tokens = [
-        [id_ for id_, own in zip(ids_of_row, numbers, strict=True) if own == number]
-        for table in tables("best-fit")
-        for ids_of_row, numbers in zip(table["input_ids"], table["document_ids"], strict=True)
-        for number in range(1, max(numbers) + 1)
-    ]
-    cut = [one[start : start + row] for one in documents for start in range(0, len(one), row)]
-    assert sorted(pre_tokens) == sorted(cut)
-    whole = [one for table in tables("concat") for one in table["input_ids"]]
-    assert whole == [ids[start : start + row] for start in range(0, len(ids) - row + 1, row)]
 
 
 def test_lists_of_shard_formats_are_the_registry() -> None:

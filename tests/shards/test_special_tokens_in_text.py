@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from functools import cache
 from pathlib import Path
 
 import command
@@ -37,6 +38,13 @@ def documents_of(texts: list[str], path: Path) -> list[str]:
     return [text for text in (documents[:-1] if last_is_empty else documents) if text or path.suffix == ".txt"]
 
 
+@cache
+def normalizing(form: str) -> bpe_pipeline.Tokenizer:
+    return bpe_pipeline.train_from_iterator(
+        ["the theme é"] * 9, vocab_size=262, special_tokens=[EOT, IM], normalize=form, min_frequency=1
+    )
+
+
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("form", ["none", "nfc"])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.parquet"])
@@ -45,10 +53,7 @@ def documents_of(texts: list[str], path: Path) -> list[str]:
 def test_special_tokens_are_text_in_any_chunks(
     texts: list[str], chunk_size: int, name: str, form: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    home = tmp_path_factory.mktemp("text")
-    tokenizer = bpe_pipeline.train_from_iterator(
-        ["the theme é"] * 9, vocab_size=262, special_tokens=[EOT, IM], normalize=form, min_frequency=1
-    )
+    home, tokenizer = tmp_path_factory.mktemp("text"), normalizing(form)
     path, end = write(texts, home / name), tokenizer.special_tokens[EOT]
     documents = documents_of(texts, path)
     if not documents:

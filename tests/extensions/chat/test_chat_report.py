@@ -45,23 +45,16 @@ def test_info_says_what_is_dropped_and_cut(home: Path, cut: Path) -> None:
     assert f"{len(whole)} of {lengths[0]} to {lengths[-1]} tokens: median {median}, 90th percentile " in shown
 
 
-def test_lengths_are_stored(home: Path, cut: Path) -> None:
-    about = json.loads((cut / "shards.json").read_text())["about"]
-    whole = [len(row["labels"]) for row in _in_memory(home, 10_000)]
-    assert max(whole) < 1024
-    lengths = Counter(length if length < 512 else length + length % 2 for length in whole)  # to nine binary digits
-    assert (about["cut_off"], about["lengths"]) == (50, [[*pair] for pair in sorted(lengths.items())])
-
-
 def test_a_report_is_the_same_as_text_as_json_and_in_python(cut: Path) -> None:
     report = bpe_pipeline.report(cut)
     assert str(report) == succeeded(run("report", cut)).stdout.rstrip("\n")
     assert json.loads(json.dumps(report.to_json())) == json.loads(run("report", cut, "--json").stdout)
 
 
-def test_a_report_says_what_is_cut_and_dropped(cut: Path) -> None:
-    report = bpe_pipeline.report(cut)
+def test_a_report_says_what_is_cut_and_dropped(home: Path, cut: Path) -> None:
+    report, whole = bpe_pipeline.report(cut), [len(row["labels"]) for row in _in_memory(home, 10_000)]
     lengths = dict(report["conversations"].lengths)
+    assert lengths == Counter(length if length < 512 else length + length % 2 for length in whole)  # to nine digits
     longer = sum(count for length, count in lengths.items() if length > 50)
     assert f"50 tokens truncated {longer} ({longer / sum(lengths.values()):.1%}), leaving out " in str(report)
     assert f"{longer} conversations truncated to the sequence length" in str(report)

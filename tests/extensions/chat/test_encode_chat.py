@@ -55,13 +55,6 @@ def test_recorded_packing_is_equal(tmp_path: Path) -> None:
             assert [row[name] for row in found] == expected[name], (options, name)
 
 
-@pytest.mark.parametrize(("share", "side"), [(0.999999, "training of the 243"), (0.000001, "validation of the 243")])
-def test_a_share_that_leaves_one_side_empty_is_refused(home: Path, tmp_path: Path, share: float, side: str) -> None:
-    line = refused(encode_rows(home, tmp_path / "out", home / "rows.jsonl", "--val-fraction", share), 1)
-    assert re.search(rf"--val-fraction .* leaves nothing for {side} conversations: give a (smaller|larger) share", line)
-    assert not (tmp_path / "out" / "shards.json").exists()
-
-
 @pytest.mark.parametrize(
     "words",
     [
