@@ -148,6 +148,83 @@ def files_fastokens_saved(directory: Path, corpus: str) -> Files:
     return _saved_in_parts(encode, corpus, end, bytes_per_id)
 
 
+def _written_as_records(corpus: str, end: bytes, files: int) -> list[Path]:
+    """Write the documents as JSON Lines, in order, to files of about the same size; return these."""
+    (directory := Path("records")).mkdir()
+    paths, size, done = [directory / f"{number}.jsonl" for number in range(files)], Path(corpus).stat().st_size, 0
+    for part in text_in_parts(corpus, end):
+        with paths[done * files // size].open("a", encoding="utf-8") as file:
+            for text in part.removesuffix(end).decode("utf-8", errors="replace").split(end.decode()):
+                file.write(json.dumps({"text": text}) + "\n")
+        done += len(part)
+    return [path for path in paths if path.exists()]
+
+
+_of_worker: dict[str, Any] = {}
+
+
+def _load_in_worker(tokenizer: str, end: str) -> None:
+    from tokenizers import Tokenizer
+
+    _of_worker.update(tokenizer=Tokenizer.from_file(tokenizer), end=end)
+
+
+def _ids_of_record(line: str) -> list[int]:
+    tokenizer = _of_worker["tokenizer"]
+    return [*tokenizer.encode(json.loads(line)["text"]).ids, tokenizer.token_to_id(_of_worker["end"])]
+
+
+def files_megatron(directory: Path, corpus: str) -> Files:
+    """Megatron-LM: its indexed dataset, made as its `preprocess_data.py` does: records to ids by a process a core."""
+    import multiprocessing
+
+    import numpy
+    from megatron.core.datasets.indexed_dataset import DType, IndexedDatasetBuilder
+    from tokenizers import Tokenizer
+
+    path, end = str(directory / "tokenizer.json"), _end_of_documents(directory)
+    [records] = _written_as_records(corpus, end, 1)
+    dtype = DType.optimal_dtype(Tokenizer.from_file(path).get_vocab_size())
+
+    def run() -> None:
+        builder = IndexedDatasetBuilder("ids.bin", dtype=dtype)
+        pool = multiprocessing.Pool(initializer=_load_in_worker, initargs=(path, end.decode()))
+        with records.open(encoding="utf-8") as lines:
+            for ids in pool.imap(_ids_of_record, lines, 32):
+                builder.add_document(ids, [len(ids)])
+        pool.close()
+        pool.join()
+        builder.finalize("ids.idx")
+
+    return run, lambda _: [numpy.memmap("ids.bin", dtype, "r")]
+
+
+def files_datatrove(directory: Path, corpus: str) -> Files:
+    """datatrove: records tokenized by a task a core, and the files of the tasks merged to one, in order."""
+    from datatrove.executor import LocalPipelineExecutor
+    from datatrove.pipeline.readers import JsonlReader
+    from datatrove.pipeline.tokens import DocumentTokenizer, DocumentTokenizerMerger
+    from tokenizers import Tokenizer
+
+    path, end = str(directory / "tokenizer.json"), _end_of_documents(directory)
+    tasks = len(_written_as_records(corpus, end, os.cpu_count() or 1))
+    dtype = f"uint{8 * _bytes_per_id(Tokenizer.from_file(path).get_vocab_size())}"
+
+    def run() -> None:
+        tokenize = DocumentTokenizer("tokenized", path, eos_token=end.decode(), shuffle_documents=False)
+        merge = DocumentTokenizerMerger("tokenized", "merged", "ids", shuffle=False, progress=False)
+        for steps, count in (([JsonlReader("records"), tokenize], tasks), ([merge], 1)):
+            # Children that are forked are in the CPU time of this process.
+            LocalPipelineExecutor(steps, count, count, f"logs-{type(steps[-1]).__name__}", start_method="fork").run()
+
+    def ids(_: Any) -> list[Any]:
+        import numpy
+
+        return [numpy.memmap(path, dtype, "r") for path in sorted(Path("merged").glob("*.ds"))]
+
+    return run, ids
+
+
 FILES: dict[str, Callable[[Path, str], Files]] = {
     "bpe-pipeline": files_ours,
     "gigatoken": files_gigatoken,
@@ -156,6 +233,8 @@ FILES: dict[str, Callable[[Path, str], Files]] = {
     "gigatoken in parts to bin": files_gigatoken_in_parts,
     "fastokens": files_fastokens,
     "fastokens to bin": files_fastokens_saved,
+    "megatron-core to bin": files_megatron,
+    "datatrove to bin": files_datatrove,
 }
 
 

@@ -1,9 +1,10 @@
 """The buckets of one split, written block by block: where shards end, and what a stopped writer resumes with."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +13,11 @@ from encoded import shard_borders
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.shards.blocks import IdBlock, SourceItem
 from bpe_pipeline.shards.bucket import BucketFiles
-from bpe_pipeline.shards.writer import BucketWriter
+from bpe_pipeline.shards.route import InOrder
+from bpe_pipeline.shards.writer import BucketWriter, Journal, Position, ShardWriter
 
 # Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
 BLOCKS = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 3)), min_size=1, max_size=5)
@@ -55,7 +58,7 @@ def test_shards_depend_on_the_ids_alone(
     def files(index: int) -> BucketFiles:
         return BucketFiles(home, str(index), 2, b"head")
 
-    make = partial(BucketWriter, files, rows(most, whole=whole, cut=row), 0)
+    make = partial(BucketWriter, files, rows(most, whole=whole, cut=row))
     writer, closed = make(), []
     blocks = list(blocks_of(chunks))
     for number, block in enumerate(blocks):
@@ -90,22 +93,40 @@ def test_shards_depend_on_the_ids_alone(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(chunks=CHUNKS, most_row=st.integers(1, 9))
-def test_a_row_that_is_too_long_is_refused_with_its_document(tmp_path_factory, chunks, most_row: int) -> None:
+@given(chunks=CHUNKS, known=st.integers(0, 4), most=st.integers(4, 9), stop=st.integers(0, 12))
+def test_each_document_that_is_the_longest_so_far_is_asked_about(
+    tmp_path_factory, monkeypatch, chunks, known: int, most: int, stop: int
+) -> None:
+    """Before its ids are written, also by a writer that resumes; one that is too long for any row, before it ends."""
+    monkeypatch.setattr("bpe_pipeline.shards.writer.MOST_ROW", most)
     home: Path = tmp_path_factory.mktemp("home")
-    writer = BucketWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1), 0, most_row)
-    lengths, refused = [0], None
+    asked: list[tuple[int, int]] = []
+    keeper: Any = SimpleNamespace(accept=lambda *document: asked.append(document), seal=lambda *_: None)
+    sources = [[*(IdBlock(*block[:2]) for block in blocks_of([blocks])), ChunkStatistics()] for blocks in chunks]
+    lengths = [0]
     for documents, rest in (block for blocks in chunks for block in blocks):
         for length in documents:
             lengths[-1] += length
             lengths.append(0)
         lengths[-1] += rest
-    try:
-        for block in blocks_of(chunks):
-            writer.add(*block)
-    except InputError as error:
-        refused = str(error)
-    writer.close()
-    long = [number for number, length in enumerate(lengths) if length > most_row]
-    assert (refused is not None) == bool(long)
-    assert refused is None or f"has more than {most_row} ids, the most of a row: give --sequence-length" in refused
+
+    position = Position(longest=known)
+    for upto in (stop, None):
+        buckets = {"train": BucketWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1))}
+        with ShardWriter(Journal(home / "journal", ""), InOrder(), buckets, keeper, position) as writer:
+            items = chain.from_iterable(sources[position.source :])
+            with suppress(InterruptedError):
+                writer.write(items if upto is None else stopping(islice(items, upto), writer.save))
+            position = writer.position
+    longest = [max([known, *lengths[:number]]) for number in range(len(lengths))]
+    records = {(number, length) for number, length in enumerate(lengths) if length > longest[number]}
+    assert records <= {*asked}
+    assert all(most < length < lengths[number] for number, length in {*asked} - records)
+    assert position.longest == max([known, *lengths])
+
+
+def stopping(items: Iterator[SourceItem], save: Callable[[], object]) -> Iterator[SourceItem]:
+    """Yield the items, save what was made of them, and stop."""
+    yield from items
+    save()
+    raise InterruptedError

@@ -254,19 +254,22 @@ def test_encoding_keeps_to_the_memory_limit(saved: Path, tmp_path: Path) -> None
     "options",
     [
         "--shard-format parquet",
-        "--shard-format arrow",
+        "--shard-format arrow --shuffle",
         "--shard-format npy --sequence-length 6000000 --pack best-fit",
         "--shard-format mds --sequence-length 6000000 --pack none",
     ],
 )
 def test_long_row_keeps_to_the_limit_that_the_refusal_names(saved: Path, tmp_path: Path, options: str) -> None:
-    """A format that gathers rows has memory for the longest one, or says how much it takes."""
+    """A format that gathers rows has memory for the longest one, or says how much when that document ends."""
     text, output = tmp_path / "a.txt", tmp_path / "shards"
-    text.write_text(peers.generated_text(5, 40_000) * 30)
+    text.write_text(f"short{EOT}" + peers.generated_text(5, 40_000) * 30 + EOT + "more of it. " * 100_000)
     words = ["encode", text, "--tokenizer", saved, "--output", output, "--workers", 1, "--log-json", *options.split()]
     line = command.refused(command.run(*words, "--memory-limit", "131MiB"), 2)
     enough = re.search(r"with a row of [\d,]+ tokens takes at least .*; give --memory-limit (\d+)MiB", line)
     assert enough, line
+    if "--sequence-length" not in options:
+        assert "writing document 2 as" in line
+        assert not list(output.glob(".train*.shard"))
     limited = command.succeeded(command.run(*words, "--memory-limit", f"{enough[1]}MiB"))
     assert json.loads(limited.stdout.splitlines()[-1])["peak_memory_bytes"] <= int(enough[1]) << 20
 

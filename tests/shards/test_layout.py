@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bpe_pipeline.base.errors import RunDirectoryError
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.shards.blocks import ChunkFile, IdsWriter
-from bpe_pipeline.shards.finish import NUMBERS, POSITIONS, PackedRows, Packer, longest_document
+from bpe_pipeline.shards.finish import NUMBERS, POSITIONS, PackedRows, Packer
 from bpe_pipeline.shards.formats import IDS, Layout, RowGroup, Rows, row_groups
 
 
@@ -85,17 +85,6 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
         assert stored.holds() is None
-
-
-@settings(max_examples=100, deadline=None)
-@given(sizes=st.lists(st.integers(0, 9), max_size=30), rest=st.integers(0, 9), short=st.integers(0, 9))
-def test_longest_document_is_found_unless_all_are_short(sizes: list[int], rest: int, short: int) -> None:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("bpe_pipeline.shards.finish._SHORT", short)
-        ends = list(accumulate(sizes))
-        blocks = [array("Q", ends[start : start + 4]) for start in range(0, len(ends), 4)]
-        found, longest = longest_document(blocks, sum(sizes) + rest), max([*sizes, rest])
-    assert found == longest if longest > short else found <= short
 
 
 PAD = 60_000

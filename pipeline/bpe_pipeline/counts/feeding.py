@@ -82,6 +82,16 @@ class ChunkTask:
         rules[: self.ending] = [replace(rule, rstrip=False) for rule in rules[: self.ending]]
         return [index for index, rule in enumerate(rules) if rule.looks_around]
 
+    def refusal(self, index: int) -> str:
+        """Return what a token is, one of `refused`, and what helps."""
+        text = [*self.special_tokens, *self.added_tokens][index].decode()
+        rule = self.rules[text]
+        flags = " and ".join(name for name in ("lstrip", "rstrip", "single_word") if getattr(rule, name))
+        return (
+            f"token {text!r}, which is flagged {flags}: these flags are not followed in a corpus; "
+            f"{self.as_text if rule.special else ''}use a tokenizer without them, or take the token out of the text"
+        )
+
     def cutting(self) -> Cutting:
         """Return where the text can be cut."""
         return cutting_of(self.special_tokens, self.rules, self.pattern, judge=self.judge, ending=self.ending)
@@ -300,24 +310,13 @@ class _Feeding:
         except LookupError as error:
             if len(error.args) != 2:
                 raise
-            raise _flagged(task, location, *error.args) from None
+            index, offset = error.args
+            raise InputError(f"{location(offset)}: the text contains the {task.refusal(index)}") from None
         except ValueError as error:
             raise TrainingError(f"{task} cannot be {task.work}: {error}") from None
         for kind, (_, offsets) in self._counter.statistics()["noted"].items():
             locations = self._locations[kind]
             locations += map(location, offsets[len(locations) :])
-
-
-def _flagged(task: ChunkTask, location: Callable[[int], str], index: int, offset: int) -> InputError:
-    """Return the error for a token in the text whose flags look around it."""
-    text = [*task.special_tokens, *task.added_tokens][index].decode()
-    rule = task.rules[text]
-    flags = " and ".join(name for name in ("lstrip", "rstrip", "single_word") if getattr(rule, name))
-    return InputError(
-        f"{location(offset)}: the text contains the token {text!r}, which is flagged {flags}: these flags are not "
-        f"followed in a corpus; {task.as_text if rule.special else ''}use a tokenizer without them, or take the token "
-        "out of the text"
-    )
 
 
 def _too_long(task: ChunkTask, location: Callable[[int], str], error: MemoryError) -> TrainingError:

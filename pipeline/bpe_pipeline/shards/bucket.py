@@ -21,7 +21,8 @@ from bpe_pipeline.shards.formats import BLOCK_IDS, ID_CODES, Block, Layout, Rows
 
 _NUMBER_BYTES = 8
 _READ_BYTES = 1 << 20
-_FREE_TOKENS = 1 << 20  # of a row, for which the memory of any worker is enough
+FREE_TOKENS = 1 << 20  # of a row, for which the memory of any worker is enough
+MOST_ROW = 1 << 26  # ids, as of rows that are packed
 REMEDY = "remove it, or free disk space, and run the same command again"
 
 
@@ -121,7 +122,7 @@ class LongRow:
     def memory_bytes(self, format_: ShardFormat, layout: Layout) -> int:
         """Return what it takes in addition to the memory that is enough for short rows."""
         by_format = format_.memory_bytes(layout)
-        read, packed = (max(tokens - _FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
+        read, packed = (max(tokens - FREE_TOKENS, 0) for tokens in (self.tokens, self.together))
         row, packing = row_bytes(layout), packed * self.token_bytes
         if by_format is None:
             return packing + packed * row
@@ -154,7 +155,10 @@ class ShardRows(Protocol):
         """Return how many of that many tokens fill no row."""
 
     def longest(self, tokens: int, documents: int, document_tokens: int, /) -> LongRow:
-        """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
+        """Return the longest row of shards with at most that many tokens.
+
+        document_tokens: of the longest document, if they are more than `FREE_TOKENS`.
+        """
 
     def made(self, format_: ShardFormat, bucket: BucketFiles, tokens: int, documents: int, /) -> RowsAndFacts:
         """Return the rows of a bucket with that many tokens and documents, and what is known when they are written."""

@@ -27,7 +27,7 @@ from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
-from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent, ShardRows
+from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent, LongRow, ShardRows
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles
 from bpe_pipeline.shards.finish import (
@@ -88,7 +88,8 @@ def write_shards(
             directory,
             encoding.journal_of()[:_KEY_DIGITS],
         )
-        road = Road(runner, encoding, source, place, Journal(directory / JOURNAL, encoding.journal_of()))
+        memory = runner.broker.everything(runner.nodes)
+        road = Road(runner, encoding, source, place, Journal(directory / JOURNAL, encoding.journal_of()), memory)
         written = road.write()
         accept(written.statistics, written.documents)
         return _published(encoding, place, road.finish(written), written)
@@ -109,7 +110,7 @@ def _working_directory(encoding: Encoding) -> Iterator[Path]:
 class Road:
     """How the ids of a corpus come into the buckets of its shards, in one pass or, to shuffle documents, in two.
 
-    finished: the facts of shards, by split and index.
+    memory: for a worker that writes a shard; finished: the facts of shards, by split and index.
     """
 
     runner: Runner
@@ -117,6 +118,7 @@ class Road:
     source: ChunkFiles
     place: ShardPlace
     journal: Journal
+    memory: Grant
     finished: dict[tuple[str, int], ShardFacts] = field(default_factory=dict)
 
     def write(self) -> Position:
@@ -147,7 +149,7 @@ class Road:
         named = {bucket_name(number): bucket for number, bucket in enumerate(buckets)}
         at_end = self._write(route, named, position, lambda _: self._chunks(position.source))
         dealt = tuple(at_end.shards[name].extent for name in named)
-        return Position(statistics=at_end.statistics, dealt=dealt)
+        return Position(statistics=at_end.statistics, dealt=dealt, longest=at_end.longest)
 
     def _write_splits(self, position: Position) -> Position:
         """Write all ids into the open shard of each split."""
@@ -155,10 +157,7 @@ class Road:
         self._require_files(position)
         if position.ended:
             self.runner.skip(ENCODING_STAGE)
-        splits = {
-            split: BucketWriter(partial(place.bucket, split), place.rows, place.most, place.most_row)
-            for split in place.splits
-        }
+        splits = {split: BucketWriter(partial(place.bucket, split), place.rows, place.most) for split in place.splits}
 
         def sources(writer: ShardWriter) -> Generator[SourceItem, None, None]:
             return self._chunks(position.source) if dealt is None else self._sorted(writer, dealt)
@@ -173,7 +172,7 @@ class Road:
         sources: Callable[[ShardWriter], Generator[SourceItem, None, None]],
     ) -> Position:
         """Write all that follows a position along a route; returns the position at the end."""
-        with ShardWriter(self.journal, route, buckets, self._seal, position) as writer:
+        with ShardWriter(self.journal, route, buckets, self, position) as writer:
             if position.ended:
                 return position
             with closing(sources(writer)) as made:
@@ -238,11 +237,27 @@ class Road:
                     self._bucket(number).remove()
                 removed = writer.saved_source
 
-    def _seal(self, split: str, closed: ClosedShard) -> None:
-        """Make the files of a closed shard what they stay."""
-        key = split, closed.index
-        if key not in self.finished and (facts := self.place.seal(split, closed)) is not None:
+    def accept(self, document: int, ids: int) -> None:
+        """Refuse a document with so many ids, the longest so far, if it is too long for a row or for the memory."""
+        if (row := self.place.row_of(document, ids)) is not None:
+            self._require_memory(row, f"document {document + 1:,} as ")
+
+    def seal(self, split: str, closed: ClosedShard) -> None:
+        """Make the files of a closed shard what they stay; refuse packed rows that take too much memory."""
+        key, place = (split, closed.index), self.place
+        if not place.in_place:
+            self._require_memory(place.rows.longest(closed.ids, closed.documents, 0))
+        if key not in self.finished and (facts := place.seal(split, closed)) is not None:
             self._note(*key, facts)
+
+    def _require_memory(self, row: LongRow, what: str = "") -> None:
+        self.memory.require(*self._takes(row, what))
+
+    def _takes(self, row: LongRow, what: str = "") -> tuple[int, str]:
+        """Return the memory that a worker takes to write shards with such a row, and that in words."""
+        format_, tokens = self.place.format, format_count(row.tokens, "tokens")
+        more = row.memory_bytes(format_, self.place.layout)
+        return _WRITING_BYTES + more, f"writing {what}{format_.extension} with a row of {tokens}"
 
     def _note(self, split: str, index: int, facts: ShardFacts) -> None:
         """Note that a shard is finished."""
@@ -253,21 +268,23 @@ class Road:
         """Finish the shards that are not; returns the facts of all shards of each split, in order."""
         closed = self._closed(written)
         missing = [FinishTask(self.place, *key) for key in closed if key not in self.finished]
-        for number, facts in self._finished(missing) if missing else ():
+        for number, facts in self._finished(missing, written.longest) if missing else ():
             task = missing[number]
             self._note(task.split, task.index, facts)
             self.place.bucket(task.split, task.index).remove()
         of_splits = {name: [key for key in closed if key[0] == name] for name in self.place.splits}
         return {name: [self.finished[key] for key in keys] for name, keys in of_splits.items()}
 
-    def _finished(self, tasks: Sequence[FinishTask]) -> Iterator[tuple[int, ShardFacts]]:
-        """Yield the facts of shards by the numbers of their tasks: workers finish them if they see their buckets."""
+    def _finished(self, tasks: Sequence[FinishTask], longest: int) -> Iterator[tuple[int, ShardFacts]]:
+        """Yield the facts of shards by the numbers of their tasks: workers finish them if they see their buckets.
+
+        longest: ids of the longest document.
+        """
         runner, place = self.runner, self.place
-        rows = [place.long_row(task.split, task.index) for task in tasks]
-        more, longest = max((row.memory_bytes(place.format, place.layout), row.tokens) for row in rows)
-        what = f"writing {place.format.extension} with a row of {format_count(longest, 'tokens')}"
-        weights = [place.bucket(task.split, task.index).size()[0] for task in tasks]
-        grant = writers(runner, len(tasks), more, what)
+        sizes = [place.bucket(task.split, task.index).size() for task in tasks]
+        memory_bytes, what = max(self._takes(place.rows.longest(*size, longest)) for size in sizes)
+        grant = runner.reserve(len(tasks), memory_bytes, memory_bytes, what)
+        weights = [ids for ids, _ in sizes]
         if not runner.nodes or isinstance(self.encoding.directory.location, Path):
             yield from runner.each(Stage(WRITING_STAGE, "tokens", finish_shard, tasks, weights, grant=grant))
             return
@@ -304,11 +321,6 @@ def _move(hidden: tuple[Path, Path | None], names: tuple[str, str | None], encod
         with os_error_as(RunDirectoryError, f"{final} cannot be written", "start again with --overwrite"):
             if path.exists() or not final.exists():
                 move(path, final)
-
-
-def writers(runner: Runner, tasks: int, more_bytes: int = 0, what: str = "writing shards") -> Grant:
-    """Return the workers for that many files. more_bytes: memory that the named work takes in addition."""
-    return runner.reserve(tasks, _WRITING_BYTES + more_bytes, _WRITING_BYTES + more_bytes, what)
 
 
 def named_shards(
@@ -371,7 +383,8 @@ def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> s
     for task, size in zip(tasks, sizes, strict=True):
         if size != task.bytes:
             return task.path.name
-    workers, weights = writers(runner, len(tasks)), [task.bytes for task in tasks]
+    workers = runner.reserve(len(tasks), _WRITING_BYTES, _WRITING_BYTES, CHECKING_STAGE)
+    weights = [task.bytes for task in tasks]
     intact = runner.run(Stage(CHECKING_STAGE, "bytes", is_intact, tasks, weights, grant=workers))
     return next((task.path.name for task, is_whole in zip(tasks, intact, strict=True) if not is_whole), None)
 

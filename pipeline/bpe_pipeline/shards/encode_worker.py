@@ -7,20 +7,18 @@ A worker process keeps the last tokenizer that it was sent, with warm caches.
 import logging
 import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import InputError, shown
-from bpe_pipeline.corpus.files import CorpusFile, FileSpan
-from bpe_pipeline.corpus.read_budget import UNLIMITED
-from bpe_pipeline.corpus.readers import read_span, text_range
+from bpe_pipeline.base.errors import shown
+from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.feeding import ChunkTask, RegexCutter, feed_chunk
 from bpe_pipeline.counts.looks_special import LooksSpecial
-from bpe_pipeline.executors import Broadcast, ignore
+from bpe_pipeline.executors import Broadcast
 from bpe_pipeline.pattern.compiled import PatternSequence
 from bpe_pipeline.shards.blocks import EncodedChunk, IdsWriter, Sink
 from bpe_pipeline.storage import Location, named, open_file
@@ -39,6 +37,7 @@ class IdsTask(ChunkTask):
 
     special_tokens_in_text: what special tokens become that separate nothing.
     front, behind: the ids around the text of a document. held_out_from: where a document ends inside of a file.
+    in_text: the special tokens, by their indices, that separate nothing.
     """
 
     work: ClassVar[str] = "encoded"
@@ -53,6 +52,21 @@ class IdsTask(ChunkTask):
     behind: list[int]
     id_bytes: int
     held_out_from: tuple[str, int] | None = None
+    in_text: range = range(0)
+
+    @property
+    def refused(self) -> list[int]:
+        """The indices among `tokens` of those that are an error in text."""
+        return [*super().refused, *(self.in_text if self.special_tokens_in_text == "refuse" else ())]
+
+    def refusal(self, index: int) -> str:
+        """Return what a token is, one of `refused`, and what helps."""
+        if index in super().refused:
+            return super().refusal(index)
+        return (
+            f"special token {shown(self.special_tokens[index].decode())}; remove it, or encode it with "
+            "--special-tokens-in-text text (as text) or tokens (as a special token)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +152,7 @@ def make_ids(
         behind=task.behind,
     )
     looks = LooksSpecial([*task.special_tokens, *task.added_tokens])
-    task, ending = _recognising(task, model)
+    task = _recognising(task, model)
     special = {text: ids_of[text] for token in (*task.special_tokens, *task.added_tokens) if (text := token.decode())}
     ids.recognise(list(special.values()))
     feeding = _Feeding(task, cutter, ids, sink, model.counting_pattern.form)
@@ -147,9 +161,7 @@ def make_ids(
     feeding.write(at_least=0)
     read, (text_tokens, text_bytes) = feeding.statistics(), ids.text()  # without added tokens
     counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-    in_text = {text: counts[text] for text in list(special)[ending : len(task.special_tokens)] if text in counts}
-    if in_text and task.special_tokens_in_text == "refuse":
-        raise _refusal(task, list(in_text))
+    in_text = {text: counts[text] for index in task.in_text if (text := list(special)[index]) in counts}
     added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
     return ChunkStatistics(
         bytes=read["bytes"],
@@ -164,8 +176,8 @@ def make_ids(
     )
 
 
-def _recognising(task: Task, model: Model) -> tuple[Task, int]:
-    """Return the task with the special tokens that are recognised, and how many of these, the first, end documents.
+def _recognising(task: Task, model: Model) -> Task:
+    """Return the task with the special tokens that are recognised, first those that end documents.
 
     The separator ends documents in texts; records are documents of their own. A chunk has only files of one kind.
     """
@@ -177,35 +189,8 @@ def _recognising(task: Task, model: Model) -> tuple[Task, int]:
     rules = {text: rule for text, rule in task.rules.items() if text in recognised or text not in names}
     judged = sum(name in names[: task.ending] for name in recognised)
     special_tokens = tuple(text.encode() for text in recognised)
-    return replace(task, special_tokens=special_tokens, ending=judged, rules=rules), ending
-
-
-def _refusal(task: ChunkTask, texts: Sequence[str]) -> InputError:
-    """Return the error for special tokens in the text of a chunk, with the location of the first."""
-    located = ((_location_of(task, span, text.encode()), text) for span in task.spans for text in texts)
-    where, text = next((found for found in located if found[0]), (task.spans[0].file.path, texts[0]))
-    return InputError(
-        f"{where}: the text contains the special token {shown(text)}; remove it, or encode it with "
-        "--special-tokens-in-text text (as text) or tokens (as a special token)"
-    )
-
-
-def _location_of(task: ChunkTask, span: FileSpan, wanted: bytes) -> str | None:
-    """Return where a span has a text, by reading it again; None if it is not found as it is written."""
-    file, before = span.file, b""
-    text: tuple[int, int | None] = (span.start, None)
-    if file.compression != "none":
-        text = text_range(span, task.cutting(), UNLIMITED)
-    end = text[0]
-    for block in read_span(span, task.text_field, ignore, UNLIMITED, text):
-        if isinstance(block, bytes):
-            end += len(block)
-            before = before[1 - len(wanted) :] + block if len(wanted) > 1 else block
-            if (at := before.find(wanted)) >= 0:
-                return file.location(end - len(before) + at)
-        elif (at := bytes(block.data).find(wanted, block.starts[0], block.starts[block.rows])) >= 0:
-            return file.location(block.position(block.row_at(at - block.starts[0])))
-    return None
+    in_text = range(ending, len(special_tokens))
+    return replace(task, special_tokens=special_tokens, ending=judged, rules=rules, in_text=in_text)
 
 
 def _ends_with(file: CorpusFile, stop: int, separator: bytes) -> bool:

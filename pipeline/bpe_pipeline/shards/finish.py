@@ -8,27 +8,22 @@ shard's own name may say how many there are.
 
 import logging
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import sub
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline import _core
 from bpe_pipeline.base import system
-from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
+from bpe_pipeline.base.errors import InputError, RunDirectoryError, os_error_as
 from bpe_pipeline.executors.worker import report_progress
-from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, LongRow, RowsAndFacts, ShardRows
+from bpe_pipeline.shards.bucket import MOST_ROW, REMEDY, BucketFiles, ClosedShard, LongRow, RowsAndFacts, ShardRows
 from bpe_pipeline.shards.encode_worker import unload
 from bpe_pipeline.shards.encoded_corpus import checksum
 from bpe_pipeline.shards.formats import ID_CODES, IDS, Block, Layout, Rows, ShardFacts, ShardFormat
 from bpe_pipeline.storage import Location, unreadable
 
 _log = logging.getLogger(__name__)
-MOST_ROW = 1 << 26  # ids, as of rows that are packed
-_ENDS_AT_ONCE, _SHORT = 1 << 10, 1 << 19  # ids of a document that takes less memory than a group of rows
-
-
 POSITIONS, NUMBERS = "position_ids", "document_ids"
 _WINDOW_TOKENS, _WINDOW_ROWS = 1 << 20, 64  # at least, packed together: what is left of a window is padding
 
@@ -205,11 +200,17 @@ class ShardPlace:
         packed = isinstance(self.rows, PackedRows) and self.rows.packing == "concat"
         return not self.format.rows and packed and len(self.layout.columns) == 1
 
-    @property
-    def most_row(self) -> int | None:
-        """Most ids of a row that is a document, where the format gathers rows."""
-        gathers = self.layout.documents and self.format.memory_bytes(self.layout) is not None
-        return MOST_ROW if gathers else None
+    def row_of(self, document: int, ids: int) -> LongRow | None:
+        """Return the row of a document, if the format gathers rows; `InputError` if it is too long for any."""
+        if not self.layout.documents or self.format.memory_bytes(self.layout) is None:
+            return None
+        tokens = ids if self.rows.cut is None else min(ids, self.most)
+        if tokens > MOST_ROW:
+            raise InputError(
+                f"document {document + 1:,} of the corpus has more than {MOST_ROW:,} ids, the most of a row: give "
+                f"--sequence-length, --shard-size {MOST_ROW}, or --shard-format npy"
+            )
+        return self.rows.longest(tokens, 1, tokens)
 
     def bucket(self, split: str, index: int) -> BucketFiles:
         """Return the files of a shard that is not finished."""
@@ -270,34 +271,12 @@ class ShardPlace:
         facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
         return ShardFacts(name="", **facts)
 
-    def long_row(self, split: str, index: int) -> LongRow:
-        """Return the longest row of a closed shard."""
-        bucket = self.bucket(split, index)
-        ids, documents = bucket.size()
-        gathers = self.most_row is not None
-        document = longest_document(bucket.number_blocks(documents, _ENDS_AT_ONCE), ids) if gathers else 0
-        return self.rows.longest(ids, documents, document)
-
 
 def facts_of_files(whole: Path, second: Path | None, crc32: int | None = None) -> dict[str, Any]:
     """Return the sizes and checksums of a shard and of its second file. crc32: of the shard, if it is known."""
     size, digits = (whole.stat().st_size, f"{crc32:08x}") if crc32 is not None else checksum(whole)
     second_size, second_digits = checksum(second) if second else (None, None)
     return {"bytes": size, "crc32": digits, "offsets_bytes": second_size, "offsets_crc32": second_digits}
-
-
-def longest_document(ends: "Iterable[array[int]]", ids: int) -> int:
-    """Return the ids of the longest document, or fewer than `_SHORT` if all are short. ids: of all.
-
-    Where many short ones end, they are not looked at one by one.
-    """
-    longest = last = 0
-    for block in ends:
-        longest = max(longest, block[0] - last)
-        if block[-1] - block[0] > max(longest, _SHORT):
-            longest = max(longest, *map(sub, block[1:], block))
-        last = block[-1]
-    return max(longest, ids - last)
 
 
 @dataclass(frozen=True)

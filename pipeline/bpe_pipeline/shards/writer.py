@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import InputError, RunDirectoryError, os_error_as
@@ -23,7 +23,17 @@ from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards.blocks import NO_ENDS, IdBlock, SourceItem, SourceResumer
-from bpe_pipeline.shards.bucket import REMEDY, BucketFiles, ClosedShard, Extent, OpenBucket, ShardRows, own_file
+from bpe_pipeline.shards.bucket import (
+    FREE_TOKENS,
+    MOST_ROW,
+    REMEDY,
+    BucketFiles,
+    ClosedShard,
+    Extent,
+    OpenBucket,
+    ShardRows,
+    own_file,
+)
 from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.route import Route, Routed, Start
 from bpe_pipeline.storage import read_json
@@ -41,8 +51,7 @@ class OpenShard:
     """The state of a bucket that is written. index: of the shard; extent: of its files.
 
     last_end, ended: the last end of a document that is not behind the most ids of a shard, and how many ends are not;
-    next_end: the first one behind. row_start: where the document starts that has not ended; documents: that ended in
-    earlier shards.
+    next_end: the first one behind.
     """
 
     index: int = 0
@@ -50,8 +59,6 @@ class OpenShard:
     last_end: int = 0
     ended: int = 0
     next_end: int | None = None
-    row_start: int = 0
-    documents: int = 0
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,8 @@ class Position:
     """How far the writer is.
 
     source: the next chunk or, where documents are dealt out, bucket; ids, ends: of it that are in buckets; documents:
-    that ended before. statistics: of the chunks that were read. dealt: the buckets that all documents were dealt out
+    that ended before; begun: ids so far of the document that has not ended; longest: ids of the longest document, if
+    that takes memory. statistics: of the chunks that were read. dealt: the buckets that all documents were dealt out
     to; None before that, and where their order stays. shards: the open bucket of each name; closed: shards that get no
     more ids, whose files are not cut to size yet. left_out: ids of each split that fill no row, at the end; ended:
     whether there is no further source.
@@ -69,6 +77,8 @@ class Position:
     ids: int = 0
     ends: int = 0
     documents: int = 0
+    begun: int = 0
+    longest: int = FREE_TOKENS
     statistics: ChunkStatistics = field(default_factory=ChunkStatistics)
     dealt: tuple[Extent, ...] | None = None
     shards: Mapping[str, OpenShard] = field(default_factory=dict)
@@ -130,17 +140,11 @@ class NotAsWritten(Exception):  # noqa: N818 - it is caught, never shown
 class BucketWriter:
     """Writes what a route sends to one name: the shards of a split, or a bucket to sort, which never ends.
 
-    files: of a shard by its index; rows: of shards, None to sort; most: ids of a shard; most_row: of a row.
+    files: of a shard by its index; rows: of shards, None to sort; most: ids of a shard.
     """
 
-    def __init__(
-        self,
-        files: Callable[[int], BucketFiles],
-        rows: ShardRows | None = None,
-        most: int = 0,
-        most_row: int | None = None,
-    ) -> None:
-        self._files, self._rows, self._most_row = files, rows, most_row
+    def __init__(self, files: Callable[[int], BucketFiles], rows: ShardRows | None = None, most: int = 0) -> None:
+        self._files, self._rows = files, rows
         self._most = rows.shard_tokens(most) if rows else 0
         self._state = OpenShard()
         self._shard: OpenBucket | None = None
@@ -204,26 +208,13 @@ class BucketWriter:
         shard = self._opened()
         numbers = memoryview(array("Q", (end + shift for end in ends))) if shift and shard.files.with_numbers else ends
         shard.append(ids, numbers)
-        self._require_short_rows(shard.extent, ends, shift)
-        self._state.row_start = ends[-1] + shift if ends else self._state.row_start
-
-    def _require_short_rows(self, extent: Extent, ends: memoryview, shift: int) -> None:
-        """Raise `InputError` if a document in the ids that were appended is too long for a row."""
-        most, begun = self._most_row, self._state.row_start
-        if most is None or extent.ids - begun <= most:
-            return
-        if any(end - before > most for before, end in pairwise([begun - shift, *ends, extent.ids - shift])):
-            raise InputError(
-                f"document {self._state.documents + extent.numbers:,} of the shards has more than {most:,} ids, the "
-                f"most of a row: give --sequence-length, --shard-size {most}, or --shard-format npy"
-            )
 
     def _close(self, ids: int, documents: int) -> None:
-        shard, state = self._opened(), self._state
+        shard, index = self._opened(), self._state.index
         crc32 = shard.extent.ids_crc32 if shard.extent.ids == ids else None
-        self._closed.append(ClosedShard(state.index, ids, documents, crc32))
+        self._closed.append(ClosedShard(index, ids, documents, crc32))
         self._unsynced.append(shard)
-        self._state, self._shard = OpenShard(state.index + 1, documents=state.documents + documents), None
+        self._state, self._shard = OpenShard(index + 1), None
         if len(self._unsynced) > _MOST_UNSYNCED:
             self._sync_closed()
 
@@ -267,21 +258,28 @@ class BucketWriter:
         return left_out
 
 
-class ShardWriter:
-    """Writes what a route makes of blocks to the buckets that it names, from a position on; closes them at the end.
+class Keeper(Protocol):
+    """Decides about what was written."""
 
-    seal: makes the files of a closed shard of a split what they stay.
-    """
+    def accept(self, document: int, ids: int) -> object:
+        """Refuse a document with so many ids, the longest so far, if no row can have it."""
+
+    def seal(self, split: str, closed: ClosedShard) -> object:
+        """Make the files of a closed shard what they stay."""
+
+
+class ShardWriter:
+    """Writes what a route makes of blocks to the buckets that it names, from a position on; closes them at the end."""
 
     def __init__(
         self,
         journal: Journal,
         route: Route,
         buckets: Mapping[str, BucketWriter],
-        seal: Callable[[str, ClosedShard], object],
+        keeper: Keeper,
         position: Position,
     ) -> None:
-        self._journal, self._route, self._buckets, self._seal = journal, route, buckets, seal
+        self._journal, self._route, self._buckets, self._keeper = journal, route, buckets, keeper
         self.position = self._read = position  # what was read may wait in the route
         self.saved_source = position.source  # what is before it is not needed any more
         self._pause_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _PAUSE_S))
@@ -318,6 +316,9 @@ class ShardWriter:
                 rest.add(*taken)
             if self._unsaved_bytes > _MOST_UNSAVED_BYTES or time.monotonic() - self._saved_at > self._pause_s:
                 self.save()
+        if (begun := self._read.begun) > self._read.longest:  # it has no end
+            self._keeper.accept(self._read.documents, begun)
+            self._read = replace(self._read, longest=begun)
         self._pass_on(self._route.end())
         left_out = {name: bucket.end() for name, bucket in self._buckets.items()}
         self.position = replace(self._read, left_out=left_out, ended=True)
@@ -326,12 +327,33 @@ class ShardWriter:
 
     def _add(self, block: IdBlock) -> None:
         (ids, ends), read = block, self._read
+        longest, stop = self._accepted(block), read.ids + len(ids)
         self._pass_on(self._route.buckets(block, Start(read.source, read.ids, read.documents)))
-        documents = read.documents + len(ends)
-        self._read = replace(read, ids=read.ids + len(ids), ends=read.ends + len(ends), documents=documents)
+        self._read = replace(
+            read,
+            ids=stop,
+            ends=read.ends + len(ends),
+            documents=read.documents + len(ends),
+            begun=stop - ends[-1] if ends else read.begun + len(ids),
+            longest=longest,
+        )
         self._unsaved_bytes += ids.nbytes
         if (passed := self._route.passed(block, read.ids)) is not None:
-            self.position = replace(self._read, ids=passed)
+            self.position = replace(self._read, ids=passed, begun=self._read.begun - (stop - passed))
+
+    def _accepted(self, block: IdBlock) -> int:
+        """Return the ids of the longest document so far; raises where a document of the block is refused."""
+        (ids, ends), read = block, self._read
+        longest, first, stop = read.longest, read.ids - read.begun, read.ids + len(ids)
+        if stop - first <= longest:  # shorter documents are not looked at one by one
+            return longest
+        for document, (start, end) in enumerate(pairwise([first, *ends]), read.documents):
+            if end - start > longest:
+                longest = end - start
+                self._keeper.accept(document, longest)
+        if (begun := stop - (ends[-1] if ends else first)) > MOST_ROW:
+            self._keeper.accept(read.documents + len(ends), begun)
+        return longest
 
     def _pass_on(self, routed: Routed) -> None:
         require_ours(self._journal.path.parent)  # before anything is written where another process may work by now
@@ -366,4 +388,4 @@ class ShardWriter:
     def _seal_closed(self) -> None:
         for name, closed in self.position.closed.items():
             for shard in closed:
-                self._seal(name, shard)
+                self._keeper.seal(name, shard)
