@@ -19,8 +19,6 @@ def main() -> int:
     """Run the command line and return its exit code; any failure prints one line."""
     terminated = list[int]()
     try:
-        from bpe_pipeline.base import system  # keeps the thresholds as they are now
-
         gc.set_threshold(_GARBAGE_AFTER)
         sys.setswitchinterval(_SWITCH_S)
         sys.unraisablehook = _interrupt_again
@@ -33,7 +31,6 @@ def main() -> int:
         from bpe_pipeline import _core  # noqa: F401 - if it is missing, its error says how to build it
         from bpe_pipeline.cli import run
 
-        system.is_command = True
         code = run(sys.argv[1:])
     except ImportError as error:
         if "--debug" in sys.argv:

@@ -92,12 +92,10 @@ def test_closing_the_results_stops_the_workers(others: set[psutil.Process]) -> N
     assert not psutil.pid_exists(process)
 
 
-def test_workers_are_kept_from_run_to_run_but_fresh_tasks_have_processes_of_their_own() -> None:
+def test_workers_are_kept_from_run_to_run() -> None:
     with LocalExecutor(lambda: 1) as executor:
         found = [dict(executor.run(worker_tasks.process_id, range(count))).values() for count in (2, 0, 2)]
-        assert len({process for run in found for process in run}) == 1
-        fresh = dict(executor.run(worker_tasks.process_id, range(2), fresh=True))
-    assert len({*found[0], *fresh.values()}) == 3
+    assert len({process for run in found for process in run}) == 1
 
 
 def test_the_coordinator_prepares_once_while_tasks_run() -> None:
@@ -109,19 +107,17 @@ def test_the_coordinator_prepares_once_while_tasks_run() -> None:
             assert called == calls
 
 
-def test_workers_have_preloaded_modules_no_absent_ones_and_fresh_ones_what_was_imported_meanwhile() -> None:
+def test_workers_have_preloaded_modules_no_absent_ones_and_what_they_import_while_they_wait() -> None:
     missing = worker_tasks.import_what_is_missing
     setup = WorkerSetup(
         preload=[worker_tasks.import_wave, missing],
-        later=[missing, worker_tasks.import_colorsys],
+        idle=[missing, worker_tasks.import_colorsys],
         absent=["chunk_of_nothing", "imghdr"],
     )
     with LocalExecutor(lambda: 1, setup) as executor:
-        asked = ["wave", "chunk_of_nothing", "imghdr", "colorsys"]
-        assert list(dict(executor.run(worker_tasks.is_loaded, asked)).values()) == [True, False, False, False]
-        executor.meanwhile(lambda: None)
-        assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)) == {0: False}
-        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)] == [(0, True)])
+        asked = ["wave", "chunk_of_nothing", "imghdr"]
+        assert list(dict(executor.run(worker_tasks.is_loaded, asked)).values()) == [True, False, False]
+        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, ["colorsys"])] == [(0, True)])
 
 
 def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
@@ -137,10 +133,7 @@ def test_killed_fork_server_is_replaced(others: set[psutil.Process]) -> None:
 def test_first_worker_starts_before_its_task_and_ends_with_an_executor_without_tasks(
     others: set[psutil.Process],
 ) -> None:
-    setup = WorkerSetup(first=[worker_tasks.import_colorsys])
-    with LocalExecutor(lambda: 1, setup) as executor:
-        assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"])) == {0: True}
-        assert dict(executor.run(worker_tasks.is_loaded, ["colorsys"], fresh=True)) == {0: False}
+    setup = WorkerSetup(idle=[worker_tasks.import_colorsys])
     with LocalExecutor(lambda: 1, setup) as executor:
         [server] = set(psutil.Process().children()) - others
         server.kill()
@@ -163,19 +156,16 @@ def test_command_counts_where_ended_processes_are_not_waited_for(tmp_path: Path)
 
 
 _REFUSED_AGAIN = """
-import os
-from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import WorkerError
 from bpe_pipeline.executors import local
 
 def refuse(setup):
     raise BlockingIOError(11, "Resource temporarily unavailable")
 
-system.is_command = True
 try:
     with local.LocalExecutor(lambda: 1) as executor:
-        executor._server._kill()
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        executor._server._process.kill()
+        executor._server._process.wait()
         local._ForkServer = refuse
         list(executor.run(len, ["a"]))
 except WorkerError as error:
@@ -190,10 +180,7 @@ def test_executor_whose_processes_cannot_be_started_again_says_so() -> None:
 def test_fork_server_has_one_thread(others: set[psutil.Process]) -> None:
     """With the modules that workers of training preload: a fork copies only the thread that forks."""
     with LocalExecutor(lambda: 1, TRAINING) as executor:
-        executor.meanwhile(lambda: None)
-        list(executor.run(worker_tasks.square, [1]))
-        wanted = ["bpe_pipeline.reports.numbers_worker"]
-        _wait_until(lambda: [*executor.run(worker_tasks.is_loaded, wanted, fresh=True)] == [(0, True)])
+        assert [*executor.run(worker_tasks.is_loaded, ["bpe_pipeline.merges.merge_worker"])] == [(0, True)]
         [server] = set(psutil.Process().children()) - others
         assert server.num_threads() == 1
 

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import functools
-import gc
 import os
 import resource
 import sys
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
-is_command = False  # whether nothing runs in this process but the command; `__main__` sets it
 _DISK = "free disk space, also in TMPDIR and /dev/shm, or name others"
 _FILES = "raise the limit of open files (ulimit -n), or use fewer --workers"
 _WRITABLE = "make what is written to writable: --output, TMPDIR, /dev/shm"
@@ -26,7 +24,6 @@ _REMEDIES = {
     errno.EIO: "check the disk, and run the same command again",
 }
 _NOT_FLUSHED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}  # errors of file systems without such a request
-GARBAGE_THRESHOLDS = gc.get_threshold()  # Python's own, which `__main__` changes
 
 
 def process_lock() -> threading.Lock:

@@ -25,30 +25,16 @@ def _needs_of_arrow() -> object:
     return datetime, ssl, uuid
 
 
-def _arrow() -> object:
-    from pyarrow import parquet
-
-    return parquet
-
-
-def _measure() -> object:
-    from bpe_pipeline.reports import measure
-
-    return measure
-
-
 def _numbers() -> object:
     from bpe_pipeline.reports import numbers_worker
 
     return numbers_worker
 
 
-def _needs_of_numbers() -> object:
-    from importlib import metadata
+def _arrow() -> object:
+    from pyarrow import parquet
 
-    import regex
-
-    return regex, metadata
+    return parquet
 
 
 def _encode() -> object:
@@ -59,11 +45,10 @@ def _encode() -> object:
 
 TRAINING = WorkerSetup(
     preload=(_count_and_merge, _needs_of_arrow),
-    first=(_arrow,),
-    later=(_measure, _numbers, _needs_of_numbers),
+    idle=(_arrow, _numbers),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.
     environment={"ARROW_DEFAULT_MEMORY_POOL": "system"},
 )
-ENCODING = replace(TRAINING, preload=(_encode,), first=(), later=())
+ENCODING = replace(TRAINING, preload=(_encode,), idle=())

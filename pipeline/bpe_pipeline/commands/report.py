@@ -96,9 +96,7 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             return None
         from bpe_pipeline.reports.numbers_worker import compute_numbers
 
-        return runner.executor.one(
-            compute_numbers, _task_of(run, trained, text_of(run), _sample_bytes(learned)), fresh=True
-        )
+        return runner.executor.one(compute_numbers, _task_of(run, trained, text_of(run), _sample_bytes(learned)))
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
         return None

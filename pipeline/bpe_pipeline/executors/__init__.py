@@ -32,8 +32,7 @@ class WorkerSetup:
     """How worker processes start."""
 
     preload: Sequence[Importing] = ()  # what tasks need, imported once for all workers
-    first: Sequence[Importing] = ()  # what the first worker imports while it waits for its first task
-    later: Sequence[Importing] = ()  # what only fresh workers need, imported when one is expected
+    idle: Sequence[Importing] = ()  # what a worker imports while it waits for a task, also before the first one
     absent: Sequence[str] = ()  # optional modules that workers must not import
     environment: Mapping[str, str] = field(default_factory=dict)  # variables that the environment may have already
 
@@ -144,7 +143,7 @@ class Executor(ABC):
         return None
 
     def meanwhile(self, function: Callable[[], object]) -> None:
-        """Call a function once, when the next run has handed out its first tasks; prepare for a run with `fresh`."""
+        """Call a function once, when the next run has handed out its first tasks."""
         self._meanwhile = function
 
     def broadcast(self, data: bytes) -> Broadcast:
@@ -159,11 +158,10 @@ class Executor(ABC):
         *,
         at_once: int | None = None,
         need: Need = ONE_CORE,
-        fresh: bool = False,
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion; closing the iterator stops active tasks.
 
-        at_once: limit of active tasks. fresh: no task gets a process that did another. on_progress(amount) receives
+        at_once: limit of active tasks. on_progress(amount) receives
         what tasks report with `report_progress`, and minus the progress of a failed attempt. A task whose worker died,
         or that raised an error that is not a `PipelineError`, is tried again in a fresh process, three times in all.
         Raises the `PipelineError` of a task, or `WorkerError` after the last attempt.
@@ -176,7 +174,7 @@ class Executor(ABC):
             while attempts.waiting and len(active) < slots:
                 index = attempts.waiting.popleft()
                 _log.debug("%s starts", tasks[index])
-                active[self._start(function, tasks[index], need, again=fresh or attempts.failures[index] > 0)] = index
+                active[self._start(function, tasks[index], need, again=attempts.failures[index] > 0)] = index
 
         try:
             hand_out()
@@ -213,10 +211,9 @@ class Executor(ABC):
         on_progress: Callable[[int], None] = ignore,
         *,
         need: Need = ONE_CORE,
-        fresh: bool = False,
     ) -> Result:
         """Return `function(task)`, run as `run` does it."""
-        [(_, result)] = self.run(function, [task], on_progress, need=need, fresh=fresh)
+        [(_, result)] = self.run(function, [task], on_progress, need=need)
         return result
 
     @abstractmethod

@@ -14,27 +14,23 @@ import gc
 import logging
 import os
 import queue
-import select
-import socket
+import signal
 import sys
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from logging.handlers import QueueHandler
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from typing import TYPE_CHECKING, Any
 
 from bpe_pipeline.base import log
-from bpe_pipeline.base.errors import PipelineError
+from bpe_pipeline.base.errors import PipelineError, WorkerError, os_error_as
 
 if TYPE_CHECKING:
-    from bpe_pipeline.executors import Importing
+    from bpe_pipeline.executors import Importing, WorkerSetup
 
-NUMBER_BYTES = 8
-FORK, FORK_FIRST = b"f", b"1"
-IMPORT_LATER = 0  # no process has this id
-_IDLE_S = 0.01  # without a request, before more is imported for later
+REFUSED = WorkerError, "no worker process can be started", "use fewer --workers"
 Post = Callable[[str, object], None]
 _post: Post | None = None
 _progress = 0  # of the current task
@@ -110,9 +106,8 @@ def is_final(error: Exception) -> bool:
     return isinstance(error, PipelineError) and not isinstance(error, OSError)
 
 
-def serve(descriptor: int, first: Sequence["Importing"] = ()) -> None:
-    """Do tasks from the pipe with this file descriptor until the coordinator closes it; import what is first before."""
-    connection = Connection(descriptor)
+def serve(connection: Connection, waiting: Iterator["Importing"]) -> None:
+    """Do tasks from a pipe until the coordinator closes it; import what is waiting while there is none."""
     sending = threading.Lock()
     inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -128,8 +123,9 @@ def serve(descriptor: int, first: Sequence["Importing"] = ()) -> None:
 
     post_with(send)
     threading.Thread(target=receive, daemon=True).start()
-    preload(first)
     while True:
+        while inbox.empty() and (importing := next(waiting, None)):
+            preload([importing])
         send(*answer(*inbox.get()))
 
 
@@ -140,50 +136,41 @@ def preload(needed: Sequence["Importing"]) -> None:
             importing()
 
 
-def _import_while_idle(control: socket.socket, waiting: deque["Importing"]) -> None:
-    """Import one thing after the other until there is a request."""
-    while waiting and not select.select([control], [], [], _IDLE_S)[0]:
-        preload([waiting.popleft()])
-        gc.freeze()
+def fork_workers(descriptor: int) -> None:
+    """Fork workers, one at a time, until the coordinator closes the pipe with this descriptor; they end with theirs.
 
-
-def fork_workers(
-    descriptor: int,
-    needed: Sequence["Importing"],
-    absent: Sequence[str],
-    first: Sequence["Importing"],
-    later: Sequence["Importing"],
-) -> None:
-    """Serve requests from the socket with this descriptor, one at a time, until its end; workers end with their pipes.
-
-    needed: as `preload` of `WorkerSetup`; absent, first, later: as there. A byte with a pipe's descriptor asks for a
-    worker, perhaps the first, that serves this pipe; the answer is its process id, or the negative error number if the
-    system refuses. A process id asks for that worker's end; the answer is its exit status (negative: the signal).
-    IMPORT_LATER asks for the imports of what is for later. Every number has 8 bytes.
+    It sends a `WorkerSetup`, then None and a descriptor of its pipe for each worker, or the number of a worker that is
+    to end: the answer is its exit status (negative: the signal).
     """
-    control = socket.socket(fileno=descriptor)
+    control = Connection(descriptor)
+    setup: WorkerSetup = control.recv()
     gc.disable()  # what is imported stays
-    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]  # importing one fails at once
-    preload(needed)
+    sys.modules.update(dict.fromkeys(setup.absent))  # type: ignore[arg-type]  # importing one fails at once
+    preload(setup.preload)
     gc.enable()
     gc.freeze()  # a worker's garbage collector would write to pages that all workers share
-    waiting = deque["Importing"]()
-    with contextlib.suppress(ConnectionError):  # the coordinator ended before it had its answer
-        while (received := socket.recv_fds(control, NUMBER_BYTES, 1))[0]:
-            request, pipes, _, _ = received
-            if pipes:
-                try:
-                    number = os.fork()
-                except OSError as error:
-                    number = -(error.errno or 1)
-                if number == 0:
-                    control.close()
-                    serve(pipes[0], first if request == FORK_FIRST else ())
-                os.close(pipes[0])
-            elif (number := int.from_bytes(request)) == IMPORT_LATER:
-                waiting.extend(later)
-            else:
-                number = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-            control.sendall(number.to_bytes(NUMBER_BYTES, signed=True))
-            _import_while_idle(control, waiting)
+    processes = list[int]()
+    with contextlib.suppress(EOFError, OSError, WorkerError):  # the coordinator has ended, or no worker can start
+        while True:
+            if (number := control.recv()) is None:
+                processes.append(_fork(control, setup))
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(processes[number], signal.SIGKILL)
+            control.send(os.waitstatus_to_exitcode(os.waitpid(processes[number], 0)[1]))
     os._exit(0)
+
+
+def _fork(control: Connection, setup: "WorkerSetup") -> int:
+    """Fork a worker for the pipe that follows; return its process id. Raises `WorkerError`, also over the pipe."""
+    with Connection(recv_handle(control)) as pipe:
+        try:
+            with os_error_as(*REFUSED):
+                process = os.fork()
+        except WorkerError as error:
+            pipe.send(("error", error))
+            raise
+        if process == 0:
+            control.close()
+            serve(pipe, iter(setup.idle))
+        return process
