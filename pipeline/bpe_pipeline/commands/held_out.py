@@ -104,7 +104,7 @@ class Extras:
         shown = report.parts()
         if self.figures is not None and report.numbers is not None:
             tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-            write_figures(self.figures, page_figures(report.numbers), tables, overwrite=self.overwrite)
+            write_figures(self.figures, page_figures(report.numbers, tables), tables, overwrite=self.overwrite)
             written = (*written, self.figures)
         return WrittenReport(tuple(written), report.numbers, tuple(shown["verdict"]))
 
