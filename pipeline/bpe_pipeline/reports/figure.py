@@ -24,7 +24,7 @@ _MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-dow
 _USUAL_SIZES = (256, *(1000 * 2**power for power in range(9)))
 _MOST_TICKS = 6  # that fit on a telephone
 _MARKED_POINTS = 100  # a line of more has no markers
-_DARKEST = 0.45  # opacity of the cells of a heat map, on which text is legible
+_HEAT = {"name": "blues", "extent": [0, 0.6]}  # on all of which dark text is legible, also on a dark page
 _ROW, _HEIGHT = 22, 260  # pixels: of a category, of other figures
 Encoding = Mapping[str, Any]
 
@@ -85,9 +85,9 @@ def heat_map(table: Table) -> Figure:
         for row, texts in zip(table.rows, table.texts(), strict=True)
     ]
     values = [{**_row("", x, name), "value": value, "text": text} for name, row in listed for x, value, text in row]
-    shade = {"field": "value", "type": "quantitative", "legend": None, "scale": {"range": [0, _DARKEST]}}
-    cells = {"mark": {"type": "rect", "color": "var(--series-0)", "tooltip": True}, "encoding": {"opacity": shade}}
-    texts = {"mark": {"type": "text", "color": "var(--text)"}, "encoding": {"text": {"field": "text"}}}
+    shade = {"field": "value", "type": "quantitative", "legend": None, "scale": {"scheme": _HEAT}}
+    cells = {"mark": {"type": "rect", "tooltip": True}, "encoding": {"color": shade}}
+    texts = {"mark": {"type": "text", "color": LIGHT["text"]}, "encoding": {"text": {"field": "text"}}}
     axes = {"x": category("x", "vocabulary size"), "y": category("y")}
     series = tuple(Series(name, [(x, value) for x, value, _ in row]) for name, row in listed)
     spec = _spec(_ROW * len(listed), axes, [cells, texts])

@@ -36,7 +36,8 @@ def report_page(
 ) -> str:
     """Return the page of a report. directory: of the tokenizer; verdict: its rows; parts: by their sections."""
     tables = [part for part in parts["lead"] if isinstance(part, Table)]
-    drawn = {one.id: one for one in page_figures(numbers, tables)} if drawing.can_draw() else {}
+    script = drawing.page_script()
+    drawn = {one.id: one for one in page_figures(numbers, tables)} if script else {}
 
     def figures(*names: str) -> list[Figure]:
         return [drawn[name] for name in names if name in drawn]
@@ -56,7 +57,7 @@ def report_page(
         compared=[comparison_table(numbers)],
         chapters=chapters,
         listing=base64.b64encode(numbers.listing).decode(),
-        script=drawing.page_script() if drawn else "",
+        script=script,
         drawing=_in_script(described),
     )
 
