@@ -299,9 +299,10 @@ def test_a_share_is_of_pre_tokens_not_of_separators_or_skipped_documents(tmp_pat
 def test_a_sweep_over_temperatures_has_a_mixture_for_each(inputs: list[Path], tmp_path: Path) -> None:
     runs = [bpe_pipeline.count(path, output=tmp_path / "runs" / path.name).directory for path in inputs]
     swept = bpe_pipeline.sweep(runs, temperatures=[1, "3", "inf"], vocab_size=300, output=tmp_path / "swept")
-    assert [one["temperature"] for one in swept.weights.values()] == ["1", "3", "inf"]
+    mixtures = [point.mixture for point in swept.points]
+    assert [one.split("+")[0] for one in mixtures] == ["temperature-1", "temperature-3", "temperature-inf"]
     evened = bpe_pipeline.combine(runs, temperature=3, output=tmp_path / "evened")
-    of_3 = tmp_path / "swept/mixtures" / list(swept.weights)[1]
+    of_3 = tmp_path / "swept/mixtures" / mixtures[1]
     assert len({manifest.require(home).manifest.counter_fingerprint() for home in (of_3, evened)}) == 1
 
 

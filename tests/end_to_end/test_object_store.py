@@ -250,7 +250,6 @@ def test_exports_in_a_store_are_checked_and_loaded(store: Store, corpus: str) ->
     bpe_pipeline.train(corpus, output=output, vocab_size=400, special_tokens=["<s>"])
     checked = succeeded(run("export", output, "--check", "--export", "gpt2,tiktoken", "--sample", corpus))
     assert checked.stdout.count("the same ids") == 2
-    assert len(json.loads(store.get("runs/checked/report.json"))["checks"][store.uri("runs/checked/tokenizer")]) == 2
     ours = bpe_pipeline.Tokenizer.load(store.uri("runs/checked/tokenizer"))
     text = "the low <s> é" * 3
     gpt2 = GPT2Tokenizer(store.uri("runs/checked/tokenizer"), special_tokens=["<s>"])

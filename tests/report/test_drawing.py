@@ -12,10 +12,11 @@ from xml.etree import ElementTree
 import pytest
 
 from bpe_pipeline.reports import drawing
-from bpe_pipeline.reports.figure import Series, category, figure_of, number
+from bpe_pipeline.reports.figure import Series, category, figure_of, heat_map, number
+from bpe_pipeline.reports.parts import Table
 
 pytest.importorskip("vl_convert")
-HOSTILE = "</svg><script>alert(1)</script>\x00\u202e$x$ <b>"
+HOSTILE = "</svg><script>alert(1)</script>\x00\u202e$x$ <b>{{ 7 * 7 }}{% raw %}${datum.x}"
 
 
 @pytest.fixture
@@ -28,12 +29,15 @@ def bundles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return made[-1]
 
     monkeypatch.setitem(sys.modules, "vl_convert", SimpleNamespace(javascript_bundle=bundle))
+    monkeypatch.setattr(drawing, "can_draw", lambda: True)
+    monkeypatch.setattr(drawing, "_found", [])
     return made
 
 
 def script() -> str:
     """Return the script as another process finds it."""
-    return zlib.decompress(base64.b64decode(drawing._page_script.__wrapped__())).decode()
+    drawing._found.clear()
+    return zlib.decompress(base64.b64decode(drawing.page_script(drawing.SCRIPT_BYTES))).decode()
 
 
 def test_the_script_is_kept_and_made_again_if_it_is_damaged(
@@ -46,6 +50,19 @@ def test_the_script_is_kept_and_made_again_if_it_is_damaged(
         kept.write_bytes(damage)
         assert script() == script() == bundles[-1]
     assert len(bundles) == 4
+
+
+def test_the_script_is_made_only_where_there_is_memory_for_it(
+    bundles: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert drawing.page_script(drawing.SCRIPT_BYTES - 1) == drawing.page_script() == ""
+    assert "where there is more memory" in drawing.why_no_figures()
+    made = drawing.page_script(drawing.SCRIPT_BYTES)
+    assert len(bundles) == 1
+    drawing._found.clear()
+    assert drawing.page_script() == made  # it is kept, and reading it takes next to nothing
+    assert drawing.why_no_figures() == ""
 
 
 def test_without_a_cache_that_can_be_written_the_script_is_made_each_time(
@@ -65,12 +82,16 @@ def test_without_a_cache_that_can_be_written_the_script_is_made_each_time(
     assert len(bundles) == 5
 
 
-def test_hostile_names_are_text_in_every_file_of_a_figure() -> None:
+@pytest.mark.parametrize("kind", ["series", "heat map"])
+def test_hostile_names_are_text_in_every_file_of_a_figure(kind: str) -> None:
     series = [Series(HOSTILE, [(1.0, HOSTILE), (2.0, "b")]), Series("other", [(1.5, "b")])]
     figure = figure_of("a", HOSTILE, (number("x", "times"), category("y")), series)
+    if kind == "heat map":
+        figure = heat_map(Table(HOSTILE, ("mixture", HOSTILE), ((HOSTILE, 1.5), ("b", 2.0)), HOSTILE))
     svg, pdf = (drawing.drawn(figure, form) for form in ("svg", "pdf"))
     tags = {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(svg).iter()}
     assert "script" not in tags
     assert pdf.startswith(b"%PDF")
     assert (drawing.drawn(figure, "svg"), drawing.drawn(figure, "pdf")) == (svg, pdf)
-    assert [*figure.rows()][:2] == [("series", "times", "y"), (HOSTILE, 1.0, HOSTILE)]
+    expected = (HOSTILE, HOSTILE, 1.5) if kind == "heat map" else (HOSTILE, 1.0, HOSTILE)
+    assert [*figure.rows()][1] == expected

@@ -17,7 +17,6 @@ from bpe_pipeline.reports.html import html_of, templates
 from bpe_pipeline.reports.numbers import SENTENCES
 from bpe_pipeline.reports.parts import Items, Rows, Table
 from bpe_pipeline.reports.plots import page_figures
-from bpe_pipeline.reports.summary import Report
 
 
 @pytest.fixture
@@ -43,47 +42,6 @@ KEYS = {
 }
 
 
-def test_the_report_is_read_back_as_it_was_written(reported: Path) -> None:
-    """To the type of each number: `3` and `3.0` are shown in different ways."""
-    written = (reported / "report.json").read_text()
-    read = Report.from_json(json.loads(written))
-    assert json.dumps(read.to_json()) == json.dumps(json.loads(written))
-    assert f"{read}\n" == (reported / "report.txt").read_text()
-
-
-def test_export_check_adds_its_lines_to_a_report(copied: Path) -> None:
-    before = (copied / "report.txt").read_text()
-    result = succeeded(run("export", copied, "--check"))
-    assert result.stdout.count("\nchecked ") == 4
-    after = (copied / "report.txt").read_text()
-    assert after.count("\nchecked ") + after.count("  checked ") >= 4
-    assert "".join(line for line in after.splitlines(True) if "checked " not in line).split() == before.split()
-
-
-def test_report_json_has_the_documented_keys_and_report_txt_the_tables(reported: Path) -> None:
-    numbers = numbers_of(reported)
-    for name, keys in KEYS.items():
-        assert set(numbers[name] if name else numbers) == set(keys.split())
-    page = (Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "report.md").read_text()
-    assert [key for keys in KEYS.values() for key in keys.split() if f"`{key}`" not in page] == []
-    special = [tuple(one[key] for key in ("text", "id", "roles")) for one in numbers["vocabulary"]["special_tokens"]]
-    assert special == [("<|endoftext|>", 348, "eos, separator"), ("</script><script>alert(1)</script>", 349, "")]
-    [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]
-    document = json.loads((reported / "report.json").read_text())
-    assert last["bytes_per_token"] == pytest.approx(document["bytes_per_token"])
-    assert last["tokens"] == document["vocabulary"]["tokens"]
-    assert set(document["stages"]) == {"counting", "combining", "merging", "exporting", "reporting"}
-    assert set(document["stage_peak_bytes"]) == set(document["stages"])
-    assert max(document["stage_peak_bytes"].values()) <= document["peak_memory_bytes"]
-    head, _, below = (reported / "report.txt").read_text().partition("\n\n")
-    assert head.startswith("run ")
-    assert "\nnext " in head
-    assert below.startswith("Verdict\n  Compression  ")
-    for title in ("Bytes per token by size", "By language", "Longest tokens (", "NOT held out"):
-        assert title in below
-    assert all(line.isprintable() for line in below.splitlines())
-
-
 def test_numbers_match_the_tokenizer(reported: Path) -> None:
     numbers = numbers_of(reported)
     tokenizer = bpe_pipeline.Tokenizer.load(reported / "tokenizer")
@@ -107,8 +65,9 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
     assert str(copied / "report.txt") in succeeded(run("report", copied, *arguments)).stdout
     after = json.loads((copied / "report.json").read_text())
     numbers = after["numbers"]
-    made_by = ["bpe-pipeline", "report", *map(str, (copied, *arguments))]
-    assert after | {"numbers": None} == before | {"numbers": None, "made_by": made_by}
+    assert [after[name] for name in ("pattern", "corpus", "vocabulary", "refused")] == [
+        before[name] for name in ("pattern", "corpus", "vocabulary", "refused")
+    ]
     assert numbers["tokenizers"] == [["this tokenizer", 350], ["other", 270], ["run", 350]]
     text = (copied / "report.txt").read_text()
     assert numbers["sample"]["held_out"] is True
@@ -134,7 +93,6 @@ def test_the_tokenizer_has_the_name_that_it_is_given(copied: Path, tmp_path: Pat
     made = bpe_pipeline.report(copied, name="ours", output=tmp_path / "page.html")
     assert numbers_of(tmp_path, "page.json")["tokenizers"] == [["ours", 350]]
     assert page_figures(made.numbers)[0].series[0].name == "ours, training corpus"
-    assert json.loads((tmp_path / "page.json").read_text())["made_by"][-2:] == ["--name", "ours"]
     assert "a label twice" in refused(run("report", copied, "--name", "ours", "--compare", f"ours={copied}"), 2)
 
 
@@ -283,13 +241,6 @@ def test_a_report_and_a_card_are_of_the_named_tokenizer(tmp_path: Path, monkeypa
     assert not (run_directory / "tokenizer-310" / "README.md").exists()
     shutil.copy(run_directory / "tokenizer-310" / "tokenizer.json", run_directory / "tokenizer")
     assert "is not the tokenizer that the run's options" in refused(run("report", run_directory), 1)
-
-
-def test_report_ignores_a_damaged_report_json(reported: Path, copied: Path) -> None:
-    for damage in ('{"stages": {"counting": "<b>"}}', "{" * 100_000):
-        (copied / "report.json").write_text(damage)
-        succeeded(run("report", copied))
-        assert numbers_of(copied)["merged"] == numbers_of(reported)["merged"]
 
 
 def test_report_refusals_are_one_line(reported: Path, small: Path, tmp_path: Path) -> None:

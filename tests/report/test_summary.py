@@ -1,6 +1,5 @@
 """The summary at the end of a command is short, and the report has the rest."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ from command import run, succeeded
 import bpe_pipeline
 from bpe_pipeline.reports.encoding import EncodingSummary
 from bpe_pipeline.reports.parts import Rows, Table, as_text
-from bpe_pipeline.reports.result import plain
-from bpe_pipeline.reports.summary import Report
 from bpe_pipeline.shards.encoded_corpus import EncodedCorpus
 
 
@@ -96,19 +93,6 @@ def test_summary_of_packed_rows_says_how_to_keep_documents_apart(encoded: Encode
     packed = replace(encoded, columns=columns, pack="best-fit", format="arrow")
     shown = str(EncodingSummary(tmp_path, packed, {}, 0, 0))
     assert "position_ids  keep the documents of a row apart in batches without attention_mask" in shown
-
-
-def test_a_report_is_read_as_it_was_stored_and_shown_again(text: Path, tmp_path: Path) -> None:
-    (tmp_path / "b.jsonl").write_text('{"text": "low"}\nnot json\n')
-    bpe_pipeline.train([text, tmp_path / "b.jsonl"], output=tmp_path / "run", vocab_size=[300, 280])
-    document = json.loads((tmp_path / "run" / "report.json").read_text())
-    report = Report.from_json(document)
-    assert report.to_json() == document | {"numbers": plain(report.numbers)}
-    assert report == Report.from_json(json.loads(json.dumps(report.to_json())))
-    assert f"{report}\n" == (tmp_path / "run" / "report.txt").read_text()
-    for name, value in (("stages", {"counting": "<b>"}), ("numbers", {}), ("corpus", None), ("checks", [])):
-        with pytest.raises((KeyError, TypeError, ValueError)):
-            Report.from_json(document | {name: value})
 
 
 def test_the_best_and_the_worst_are_marked_by_what_is_shown() -> None:

@@ -1,14 +1,11 @@
 """The verdict names what the corpus has, with sizes; broken tokens are those of `doctor`."""
 
-import json
 import random
 import re
-import shlex
 import unicodedata
 from pathlib import Path
 
 import pytest
-from command import run, succeeded
 
 import bpe_pipeline
 from bpe_pipeline.extensions.adapt.savings import Saving
@@ -111,17 +108,6 @@ def test_broken_tokens_are_those_of_doctor(tmp_path: Path) -> None:
     [one] = [finding.evidence for finding in bpe_pipeline.doctor(home).findings if "parts" in finding.evidence]
     assert groups["never_used"].count == groups["unused"].count + one["parts"] > 0
     assert (groups["unused"].count, groups["unreachable"].count) == (one["tokens"], 0)
-
-
-def test_a_merge_names_the_command_of_the_report_that_it_replaces(trained: Path, text: Path) -> None:
-    size = bpe_pipeline.load(trained).vocab_size
-    again = ["bpe-pipeline", "report", str(trained), "--held-out", str(text), "--compare", f"old={trained}"]
-    for words in ([], again[1:]):
-        succeeded(run(*words) if words else run("merge", trained, "--vocab-size", size))
-        result = succeeded(run("merge", trained, "--vocab-size", size))
-        assert ("had a report with --held-out, --compare, which this" in result.stderr) == bool(words)
-        assert (f"to make it again: {shlex.join(again)}" in result.stderr) == bool(words)
-    assert "made_by" not in json.loads((trained / "report.json").read_text())
 
 
 def test_nfc_says_which_scripts_it_rewrites(tmp_path: Path) -> None:

@@ -61,18 +61,10 @@ def test_missing_libraries_are_not_checked(tmp_path: Path, monkeypatch: pytest.M
     assert str(checks[0]) == "not checked hf with tokenizers: tokenizers is not installed"
 
 
-def test_export_check_prints_and_reports_each_check(trained: Path, tmp_path: Path) -> None:
+def test_export_check_prints_each_check(trained: Path, tmp_path: Path) -> None:
     result = run("export", trained, "--check", "--export", "hf,gpt2,tiktoken")
     lines = [line for line in result.stdout.splitlines() if line.startswith("checked ")]
     assert [line.split(":")[1][:13] for line in lines] == [" the same ids"] * 4
-    report = json.loads((trained / "report.json").read_text())["checks"][str(trained / "tokenizer")]
-    assert [(check["format"], check["library"].split()[0], check["outcome"]) for check in report] == [
-        *(("hf", "tokenizers", "same"), ("hf", "transformers", "same")),
-        *(("gpt2", "tokenizers", "same"), ("tiktoken", "tiktoken", "same")),
-    ]
-    assert (trained / "report.txt").read_text().count("checked ") == 4
-    assert run("export", trained, "--check", "--export", "tiktoken").returncode == 0
-    assert (trained / "report.txt").read_text().count("checked ") == 1
     (tmp_path / "s.txt").write_text("the low")
     sample = ["--sample", tmp_path / "s.txt"]
     elsewhere = ["--output", tmp_path / "o", "--check", *sample, "--export", "tiktoken"]
@@ -87,4 +79,3 @@ def test_different_ids_are_exit_code_1(trained: Path, monkeypatch: pytest.Monkey
     result = run("export", trained, "--export", "tiktoken", "--check")
     assert "1 of 1 checks found a difference" in refused(result, 1)
     assert "other ids for" in result.stdout
-    assert '"different"' in (trained / "report.json").read_text()

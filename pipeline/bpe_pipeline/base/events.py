@@ -51,11 +51,6 @@ Event = StageStarted | Advanced | StageEnded | Notice
 Listener = Callable[[Event], None]
 
 
-def notices_to(listener: Listener) -> Listener:
-    """Return a listener that passes notices on, but no stages."""
-    return lambda event: listener(event) if isinstance(event, Notice) else None
-
-
 def warn_of(event: Event) -> None:
     """Issue a Python warning for each notice of level "warning"; a listener."""
     if isinstance(event, Notice) and event.level == "warning":

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.printable import printable, wrapped
-from bpe_pipeline.commands.report import add_checks
 from bpe_pipeline.counts.as_text import bounds_at
 from bpe_pipeline.pattern.translate import not_in_tokenizers_1
 from bpe_pipeline.reports.result import Result
@@ -104,7 +103,7 @@ def _effect_of_nfc(path: Location, model: Model, formats: Sequence[str], samples
 def _checked(
     path: Location, directory: Location, model: Model, formats: Sequence[str], samples: Sequence[Location], bare: bool
 ) -> list[Check]:
-    """Check the files in a directory, GGUF `bare` of NFC; the report of the tokenizer's run shows the outcome."""
+    """Check the files in a directory, GGUF `bare` of NFC."""
     run = manifest.run_of(path)
     with local_files(directory) as local:
         texts, without_nfc = texts_to_check(run, samples), ["gguf"] if bare and "gguf" in formats else []
@@ -112,6 +111,4 @@ def _checked(
             Tokenizer.from_model(model), local, [name for name in formats if name not in without_nfc], texts
         )
         checks += check_exports(Tokenizer.from_model(model.without_nfc), local, without_nfc, texts)
-    if run is not None:
-        add_checks(run, directory, checks)
     return checks

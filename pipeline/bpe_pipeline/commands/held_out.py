@@ -21,7 +21,7 @@ from bpe_pipeline.corpus.sampling import Choice, Chosen, choose
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.compared import cached_or_reference, load_compared, written_roles
-from bpe_pipeline.reports.drawing import HINT, require_figures, write_figures
+from bpe_pipeline.reports.drawing import require_figures, write_figures
 from bpe_pipeline.reports.numbers_worker import NumbersTask
 from bpe_pipeline.reports.page import plain_page
 from bpe_pipeline.reports.parts import Table
@@ -52,6 +52,11 @@ class Extras:
     figures: Location | None = None
     name: str | None = None
 
+    @property
+    def drawing_bytes(self) -> int:
+        """The memory that drawing figures as files takes."""
+        return drawing.FILES_BYTES if self.figures is not None else 0
+
     def outputs(self) -> tuple[Location, Location] | None:
         """Return the paths of the page and of its numbers; None: in the run directory."""
         if self.figures is not None:
@@ -64,13 +69,6 @@ class Extras:
             return None
         as_json = self.output.parent / f"{self.output.name.removesuffix('.html')}.json"
         return single_output(self.output, overwrite=self.overwrite), single_output(as_json, overwrite=self.overwrite)
-
-    def command(self, path: Location) -> tuple[str, ...]:
-        """Return the words of the command that makes a report of a path with these; none of a plain one."""
-        named = [("--held-out", self.held_out), ("--compare", self.compare)]
-        words = [word for flag, paths in named if paths for word in (flag, *map(str, paths))]
-        words += [] if self.name is None else ["--name", self.name]
-        return ("bpe-pipeline", "report", str(path), *words) if words else ()
 
     def added_to(
         self, task: NumbersTask, home: Location, corpus: Sequence[CorpusFile], listener: Listener
@@ -99,12 +97,12 @@ class Extras:
 
     def with_figures(self, report: Report, written: Sequence[Location], listener: Listener) -> WrittenReport:
         """Return a report that is written, after its figures are, if they are wanted."""
-        if not drawing.can_draw():
-            listener(Notice("info", f"the page has no figures; for these: {HINT}"))
+        if why := drawing.why_no_figures():
+            listener(Notice("info", f"the page has no figures{why}"))
         shown = report.parts()
         if self.figures is not None and report.numbers is not None:
             tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-            write_figures(self.figures, page_figures(report.numbers), tables, overwrite=self.overwrite)
+            write_figures(self.figures, page_figures(report.numbers, tables), tables, overwrite=self.overwrite)
             written = (*written, self.figures)
         return WrittenReport(tuple(written), report.numbers, tuple(shown["verdict"]))
 

@@ -51,7 +51,7 @@ def merge_and_export(
     run, exported, numbers = _export(runner, run, trained, exporting_bytes)
     _warn_of_limits(runner, trained, exported)
     first, *others = exported
-    shown, added = report.names_of(run, numbers)
+    shown, added = report.names_of(runner, run, numbers)
     sections = report.sections_of(runner.executor, run, trained, runner.listener)
     for advice in itertools.chain.from_iterable(section.advice for section in sections):
         runner.warn(str(advice))
@@ -105,7 +105,7 @@ def _export(
         with runner.timed(report.STAGE):
             if computing is None:
                 return run, exported, compute()
-            report.prepare_page()
+            report.prepare_page(runner.broker)
             return run, exported, computing.result()
 
 

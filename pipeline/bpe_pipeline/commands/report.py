@@ -8,10 +8,9 @@ import contextlib
 import json
 import logging
 import os
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bpe_pipeline.base import machine
@@ -38,7 +37,7 @@ from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
 from bpe_pipeline.storage.atomic import write_whole
-from bpe_pipeline.tokenizer.export import Check, Trained, facts_of
+from bpe_pipeline.tokenizer.export import Trained, facts_of
 from bpe_pipeline.tokenizer.formats.fields import CARD
 
 if TYPE_CHECKING:
@@ -133,15 +132,16 @@ def run_report(
     trained = Trained(learned, pattern_of(of_run), of_run)
     text = text_of(run)
     task = extras.added_to(_task_of(run, trained, text, SAMPLE_BYTES), home, text.files, listener)
-    if shortage := shortage_of(_needed_by(task), Broker.of(options.memory_limit)):
+    broker = Broker.of(options.memory_limit)
+    if shortage := shortage_of(_needed_by(task) + extras.drawing_bytes, broker):
         raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
     with contextlib.nullcontext() if outputs is not None else run.directory.locked():
         from bpe_pipeline.reports.numbers_worker import compute_numbers
 
         numbers = executor.one(compute_numbers, task)
         run = manifest.require(run.directory.location)
-        before = _report_of(run, home, trained, executor, listener)
-        report = replace(before, numbers=numbers, made_by=extras.command(path))
+        report = Report(_summary_of(run, home, trained, executor, listener), numbers)
+        prepare_page(broker, alone=True)
         written = write_files(run, report, of_run, home, outputs)
         if (card := home / CARD) in written:
             manifest.store_written(run, [card])
@@ -168,24 +168,18 @@ def _warn_of_sample(task: "NumbersTask", numbers: Numbers, listener: Listener) -
             listener(Notice("warning", f"--held-out: {altered}"))
 
 
-def _report_of(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Report:
-    """Return the stored report, or one without times if that is of another tokenizer, missing or damaged."""
+def _summary_of(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Summary:
+    """Return what is known of a tokenizer that exists; how long it took is in the log of its run."""
     [size] = trained.options.vocab_size
-    facts = facts_of(trained, size, trained.model(size).vocabulary)
-    if (stored := load(run)) is not None and stored.summary.vocabulary == facts:
-        there = stored.summary.tokenizer_directory
-        if there is not None and there.name == home.name:
-            return stored
-    summary = Summary(
+    return Summary(
         run.directory.location,
         trained.options.pattern,
         require_counted(run, executor).facts,
-        vocabulary=facts,
+        vocabulary=facts_of(trained, size, trained.model(size).vocabulary),
         tokenizer_directory=home,
         written=tuple(name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")),
         sections=sections_of(executor, run, trained, listener),
     )
-    return Report(summary)
 
 
 @dataclass(frozen=True)
@@ -277,19 +271,15 @@ def write_summary(
     options: with which a tokenizer was made.
     """
     summary = summary_of(runner, run, counted.facts, **facts)
-    if (before := load(run)) is not None and before.made_by:
-        flags = ", ".join(one for one in before.made_by if one.startswith("--"))
-        again = f"to make it again: {shlex.join(before.made_by)}"
-        runner.warn(f"{run.directory} had a report with {flags}, which this command replaces by a plain one; {again}")
     if newer := counted.facts.newer_characters():
         runner.warn(f"newer characters: {newer}")
     try:
         write_files(run, Report(summary, numbers), options, summary.tokenizer_directory, with_page=_page_wanted())
     except Exception as error:
         _warn(runner.listener, "the report is incomplete", error)
-    for name, reason in summary.refused.items():
-        if before is None or name not in before.summary.refused:  # said once
-            runner.inform(f"no {name} files: {reason}")
+    is_first = {home.name for home in run.tokenizers()} <= {home.name for home in summary.tokenizer_directories}
+    for name, reason in summary.refused.items() if is_first else ():  # said once, not under each further size
+        runner.inform(f"no {name} files: {reason}")
     runner.listener(Notice("summary", summary.text(columns_of(sys.stderr))))
     return summary
 
@@ -298,25 +288,26 @@ def _page_wanted() -> bool:
     return os.environ.get(EXTENT, "page") == "page"
 
 
-def prepare_page() -> None:
-    """Make what every page holds, while a worker computes its numbers."""
+def prepare_page(broker: Broker, *, alone: bool = False) -> None:
+    """Make what every page holds; with a memory limit only what takes next to nothing, if other work is done."""
     if not _page_wanted():
         return
-    from bpe_pipeline.reports.drawing import can_draw, page_script
+    from bpe_pipeline.reports.drawing import SCRIPT_BYTES, page_script
     from bpe_pipeline.reports.html import templates
 
     templates()
-    if can_draw():
-        page_script()
+    fits = not shortage_of(SCRIPT_BYTES, broker) if alone else not broker.given
+    page_script(SCRIPT_BYTES if fits else 0)
 
 
-def names_of(run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
+def names_of(runner: Runner, run: Run, numbers: Numbers | None) -> tuple[str, tuple[str, ...]]:
     """Return the path of the report, with a hint if it has no figures, and what it adds to the tokenizer directory."""
     if numbers is None or not _page_wanted():
         return str(run.directory / "report.txt"), ()
-    from bpe_pipeline.reports.drawing import HINT, can_draw
+    from bpe_pipeline.reports.drawing import why_no_figures
 
-    return f"{run.directory / 'report.html'}{'' if can_draw() else f' (with figures: {HINT})'}", (CARD,)
+    prepare_page(runner.broker, alone=True)
+    return f"{run.directory / 'report.html'}{why_no_figures()}", (CARD,)
 
 
 def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
@@ -360,22 +351,6 @@ def write_files(
         members = (f"{json.dumps(name)}: {json.dumps(one)}" for name, one in report.to_json().items())
         write_whole(as_json, "{\n" + ",\n".join(members) + "\n}\n")
     return (*pages, *written)
-
-
-def add_checks(run: Run, directory: Location, checks: Sequence[Check]) -> None:
-    """Add checks of the files in a directory to the run's report, in place of earlier ones, if there is a report."""
-    if (report := load(run)) is not None:
-        checked = replace(report, checks={**report.checks, str(directory): tuple(checks)})
-        write_files(run, checked, None, None)
-
-
-def load(run: Run) -> Report | None:
-    """Return the report of a run; None if it has none, or a damaged one."""
-    try:
-        return Report.from_json(json.loads(read_bounded(run.directory / "report.json", MANIFEST_BYTES)))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        _log.info("the report of %s cannot be read: %s", run.directory, error)
-        return None
 
 
 def is_edited(card: Location) -> bool:

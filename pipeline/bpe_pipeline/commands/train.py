@@ -16,6 +16,7 @@ from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.make_options import check_vocabulary
 from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.open_run import open_run
 from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.runner import OF_SUPERWORDS, Runner, opened
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from bpe_pipeline.tokenizer.export import Trained
 
 
-def _prepare_rest(chunks: int) -> None:
+def _prepare_rest(chunks: int, broker: Broker) -> None:
     """Import what follows counting; one chunk leaves a core idle, which prepares the page of the report."""
     import bpe_pipeline.commands.learn
     import bpe_pipeline.reports.numbers_worker  # noqa: F401
@@ -34,7 +35,7 @@ def _prepare_rest(chunks: int) -> None:
     if chunks < usable_cores():
         from bpe_pipeline.commands.report import prepare_page
 
-        threading.Thread(target=prepare_page, name="page", daemon=True).start()
+        threading.Thread(target=prepare_page, args=(broker,), name="page", daemon=True).start()
 
 
 def run_train(options: TrainOptions, executor: Executor, listener: Listener) -> "tuple[Summary, Trained]":
@@ -85,7 +86,7 @@ def _counted(
     """Yield the run of these options, counted as far as it was not yet, and log. suffix: of the names of stages."""
     run = open_run(runner, directory, options)
     with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
-        runner.executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks)))
+        runner.executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks), runner.broker))
         if run.manifest.special:
             from bpe_pipeline.commands.learn import keep_ids
 

@@ -115,30 +115,3 @@ def stored(task: MergeTask, executor: Executor) -> MergeList | None:
         return None
     learned = executor.one(merge_worker.read, (task.output, task.fingerprint))
     return learned if learned is not None and learned.serves(task.merges) else None
-
-
-def learn_together(runner: Runner, tasks: Sequence[MergeTask]) -> list[MergeList]:
-    """Learn and store several lists on this machine, as many at the same time as there are workers and fit in memory.
-
-    One thread for each list loses less to waiting than all threads for one; only a rest of fewer lists shares them.
-    """
-    if not tasks:
-        return []
-    broker, threads, single = runner.broker, runner.threads, [replace(task, threads=1) for task in tasks]
-    requested = min(threads, len(tasks))
-    ways = runner.executor.run(merge_worker.check, single, at_once=broker.reserve(asked=requested).count)
-    at_once = min(requested, broker.everything().fitting(max(way.bytes for _, way in ways)))
-    rest = len(tasks) % at_once
-    lists: list[MergeList] = []
-    for batch, count in ((tasks[: len(tasks) - rest], at_once), (tasks[len(tasks) - rest :], rest)):
-        if batch:
-            grant = broker.reserve(0, asked=count)
-            limited = [_limited(task, threads // count, grant.bytes) for task in batch]
-            lists += runner.run(replace(stage_of(limited, runner.executor), grant=grant))
-    for task in tasks:
-        remove(task.so_far)
-    return lists
-
-
-def _limited(task: MergeTask, threads: int, budget_bytes: int) -> MergeTask:
-    return replace(task, threads=threads, grant=replace(task.grant, bytes=min(task.grant.bytes, budget_bytes)))

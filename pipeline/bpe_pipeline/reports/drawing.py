@@ -30,7 +30,9 @@ from bpe_pipeline.storage.atomic import make_directory, single_output, write_who
 HINT = "pip install 'bpe-pipeline[report]'"
 _SNIPPET = "window.vegaEmbed = vegaEmbed;"
 _FILE_PIXELS = 300  # the width of a column
+SCRIPT_BYTES, FILES_BYTES = 110 << 20, 170 << 20  # of memory, to make the script, and files of figures
 _making = process_lock()
+_found: list[str] = []  # the script, once this process has it
 
 
 @cache
@@ -39,18 +41,28 @@ def can_draw() -> bool:
     return find_spec("vl_convert") is not None
 
 
-def page_script() -> str:
-    """Return the script that draws figures, compressed, in base64; a second caller waits for the first."""
+def page_script(free_bytes: int = 0) -> str:
+    """Return the script that draws figures, compressed, in base64; a second caller waits for the first.
+
+    It is empty if it is not kept, and making it takes more memory than this.
+    """
+    if not can_draw():
+        return ""
     with _making:
-        return _page_script()
+        if not _found:
+            _found.extend(_read() or ([_make()] if free_bytes >= SCRIPT_BYTES else []))
+        return "".join(_found)
 
 
-@cache
-def _page_script() -> str:
+def _read() -> list[str]:
+    """Return the script that is kept, if it is as it was written."""
     with contextlib.suppress(OSError, UnicodeDecodeError, RuntimeError):
         digest, _, script = _kept().read_text("ascii").partition("\n")
-        if digest == _digest(script):
-            return script
+        return [script] if digest == _digest(script) else []
+    return []
+
+
+def _make() -> str:
     bundle: str = import_module("vl_convert").javascript_bundle(_SNIPPET)
     script = base64.b64encode(zlib.compress(bundle.encode(), 9)).decode()
     with contextlib.suppress(OSError, RuntimeError, RunDirectoryError):  # it is made again the next time
@@ -67,6 +79,13 @@ def _kept() -> Path:
 
 def _digest(script: str) -> str:
     return hashlib.sha256(script.encode()).hexdigest()
+
+
+def why_no_figures() -> str:
+    """Say why a page has no figures, as a remark in parentheses; empty if it has."""
+    if not can_draw():
+        return f" (with figures: {HINT})"
+    return "" if page_script() else " (with figures: `bpe-pipeline report` where there is more memory)"
 
 
 def drawn(figure: Figure, form: str) -> bytes:

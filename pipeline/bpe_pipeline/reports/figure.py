@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bpe_pipeline.base.printable import printable
+from bpe_pipeline.reports.parts import Table
 
 LIGHT = {"page": "#f6f7f9", "card": "#ffffff", "text": "#1d2430", "quiet": "#525c6b", "grid": "#d5dae2"}
 DARK = {"page": "#12161c", "card": "#1b2129", "text": "#e6eaf0", "quiet": "#a9b3c1", "grid": "#39424f"}
@@ -23,6 +24,7 @@ _MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-dow
 _USUAL_SIZES = (256, *(1000 * 2**power for power in range(9)))
 _MOST_TICKS = 6  # that fit on a telephone
 _MARKED_POINTS = 100  # a line of more has no markers
+_HEAT = {"name": "blues", "extent": [0, 0.6]}  # on all of which dark text is legible, also on a dark page
 _ROW, _HEIGHT = 22, 260  # pixels: of a category, of other figures
 Encoding = Mapping[str, Any]
 
@@ -72,14 +74,29 @@ def figure_of(
         if values:
             layers.append({"data": {"values": values}, "mark": {"type": kind, "tooltip": True}, **shaped})
     rows = len({point[1] for one in series for point in one.points}) if y["type"] == "nominal" else 0
-    spec = {
-        "width": "container",
-        "height": _ROW * rows or _HEIGHT,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "encoding": encoding,
-        "layer": layers,
-    }
-    return Figure(id_, title, note, tuple(series), spec)
+    return Figure(id_, title, note, tuple(series), _spec(_ROW * rows or _HEIGHT, encoding, layers))
+
+
+def heat_map(table: Table) -> Figure:
+    """Return the fractions of a table as a figure: its rows and columns, darker where they are greater."""
+    _, *columns = table.headers
+    listed = [
+        (str(row[0]), list(zip(columns, row[1:], texts[1:], strict=True)))
+        for row, texts in zip(table.rows, table.texts(), strict=True)
+    ]
+    values = [{**_row("", x, name), "value": value, "text": text} for name, row in listed for x, value, text in row]
+    shade = {"field": "value", "type": "quantitative", "legend": None, "scale": {"scheme": _HEAT}}
+    cells = {"mark": {"type": "rect", "tooltip": True}, "encoding": {"color": shade}}
+    texts = {"mark": {"type": "text", "color": LIGHT["text"]}, "encoding": {"text": {"field": "text"}}}
+    axes = {"x": category("x", "vocabulary size"), "y": category("y")}
+    series = tuple(Series(name, [(x, value) for x, value, _ in row]) for name, row in listed)
+    spec = _spec(_ROW * len(listed), axes, [cells, texts])
+    return Figure("heat-map", table.title, table.note, series, {**spec, "data": {"values": values}})
+
+
+def _spec(height: int, encoding: Encoding, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    size = {"width": "container", "height": height, "autosize": {"type": "fit-x", "contains": "padding"}}
+    return {**size, "encoding": encoding, "layer": layers}
 
 
 def _row(name: str, *point: Any) -> dict[str, Any]:

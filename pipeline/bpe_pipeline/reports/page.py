@@ -14,7 +14,7 @@ from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.figure import LIGHT, Figure, theme
 from bpe_pipeline.reports.html import templates
 from bpe_pipeline.reports.numbers import Numbers
-from bpe_pipeline.reports.parts import Part
+from bpe_pipeline.reports.parts import Part, Table
 from bpe_pipeline.reports.plots import page_figures
 from bpe_pipeline.reports.verdict import COMPRESSION, comparison_table, rate_in_words
 
@@ -35,14 +35,17 @@ def report_page(
     directory: object, numbers: Numbers, verdict: Sequence[tuple[str, str]], parts: Mapping[str, Sequence[Part]]
 ) -> str:
     """Return the page of a report. directory: of the tokenizer; verdict: its rows; parts: by their sections."""
-    drawn = {one.id: one for one in page_figures(numbers)} if drawing.can_draw() else {}
+    tables = [part for part in parts["lead"] if isinstance(part, Table)]
+    script = drawing.page_script()
+    drawn = {one.id: one for one in page_figures(numbers, tables)} if script else {}
 
     def figures(*names: str) -> list[Figure]:
         return [drawn[name] for name in names if name in drawn]
 
     chapters = [
         Chapter("sizes", "Vocabulary sizes", parts["sizes"], figures("size-curve", "gain")),
-        Chapter("by-language", "By language", [*parts["lead"], *parts["languages"]], figures("languages")),
+        *([Chapter("inputs", "Inputs", parts["lead"], figures("heat-map"))] if parts["lead"] else []),
+        Chapter("by-language", "By language", parts["languages"], figures("languages")),
         Chapter("sample", "Sample", [*parts["sample"], *parts["sources"]], figures("sources")),
         Chapter("tokens", "Tokens", parts["tokens"], search=f"{numbers.tokenizers[0][1]:,}"),
         Chapter("made", "How it was made", [*parts["skipped"], *parts["made"]], folded=True),
@@ -54,7 +57,7 @@ def report_page(
         compared=[comparison_table(numbers)],
         chapters=chapters,
         listing=base64.b64encode(numbers.listing).decode(),
-        script=drawing.page_script() if drawn else "",
+        script=script,
         drawing=_in_script(described),
     )
 

@@ -49,8 +49,8 @@ class Table:
 
     forms: of the fractions of a column; others have three digits. better: the columns of which the best and the worst
     cell are marked if they differ by 1 %, 1 if more is better, -1 if less is. across: compare the cells of a row, not
-    of a column. picked: the row and column of a cell that is recommended. whole: what has the rows that the text
-    leaves out.
+    of a column. picked: the row and column of a cell that is recommended. heat: a page draws it as a heat map, too.
+    whole: what has the rows that the text leaves out.
     """
 
     title: str
@@ -61,6 +61,7 @@ class Table:
     better: Mapping[int, int] = field(default_factory=dict)
     across: bool = False
     picked: tuple[int, int] | None = None
+    heat: bool = False
     whole: str = "report.json"
     kind: ClassVar = "table"
 

@@ -1,14 +1,16 @@
 """The figures of the report: its numbers as `Figure`s, each with every compared tokenizer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from bpe_pipeline.reports.figure import Figure, Series, category, figure_of, number, size, without_endings
+from bpe_pipeline.reports.figure import Figure, Series, category, figure_of, heat_map, number, size, without_endings
 from bpe_pipeline.reports.numbers import MARKED_SIZES, Numbers, language_costs
+from bpe_pipeline.reports.parts import Table
 
 
-def page_figures(numbers: Numbers) -> list[Figure]:
-    """Return the figures that have values: sizes, doublings, languages and sources."""
-    return [_sizes(numbers), *_gain(numbers), _languages(numbers), *_sources(numbers)]
+def page_figures(numbers: Numbers, tables: Iterable[Table] = ()) -> list[Figure]:
+    """Return the figures that have values: sizes, doublings, heat maps of tables, languages and sources."""
+    maps = [heat_map(table) for table in tables if table.heat]
+    return [_sizes(numbers), *_gain(numbers), *maps, _languages(numbers), *_sources(numbers)]
 
 
 def _sizes(numbers: Numbers) -> Figure:

@@ -21,9 +21,8 @@ from bpe_pipeline.reports.tables import mixture_table, sections
 from bpe_pipeline.reports.verdict import recommended_size, verdict
 from bpe_pipeline.run.manifest import Manifest
 from bpe_pipeline.run.parts import PartDone
-from bpe_pipeline.run.stored import stored
 from bpe_pipeline.storage import Location
-from bpe_pipeline.tokenizer.export import AT_SIZE, Check, VocabularyFacts
+from bpe_pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
 
 _MOST_FILES = 8  # that a page names
 
@@ -200,23 +199,10 @@ def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Report(Result):
-    """The summary of a command, the numbers of its tokenizer, and the checks of exported files by their directory.
-
-    made_by: the words of the command that makes it again, of a report with more than a plain one has.
-    """
+    """The summary of a command, and the numbers of its tokenizer."""
 
     summary: Summary
     numbers: Numbers | None = None
-    checks: Mapping[str, tuple[Check, ...]] = field(default_factory=dict)
-    made_by: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, document: Any) -> "Report":
-        """Read what `to_json` returned; TypeError, ValueError, KeyError or AttributeError for anything else."""
-        numbers = None if document["numbers"] is None else stored(Numbers, document["numbers"])
-        checks = stored(dict[str, tuple[Check, ...]], document.get("checks", {}))
-        made_by = stored(tuple[str, ...], document.get("made_by", []))
-        return cls(stored(Summary, document), numbers, checks, made_by)
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -224,9 +210,8 @@ class Report(Result):
         return tuple(map(str, self.summary.corpus.losses))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of the summary, with `numbers`, and with `checks` and `made_by` if there are any."""
-        more = {name: plain(one) for name in ("checks", "made_by") if (one := getattr(self, name))}
-        return {**self.summary.to_json(), **more, "advice": plain(self.advice), "numbers": plain(self.numbers)}
+        """Return the fields of the summary, with advice and `numbers`."""
+        return {**self.summary.to_json(), "advice": plain(self.advice), "numbers": plain(self.numbers)}
 
     @property
     def advice(self) -> tuple[Advice, ...]:
@@ -272,8 +257,7 @@ class Report(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
-        checks = [f"{one} ({home})" for home, checked in self.checks.items() for one in checked]
-        yield Rows((*self.summary.rows(whole=True), ("checks", checks)))
+        yield Rows(self.summary.rows(whole=True))
         parts = self.parts().values() or [self.added_tables]
         yield from (part for of_section in parts for part in of_section)
 

@@ -1,10 +1,12 @@
 """The verdict: five questions that a report answers first, and the size that it recommends."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 
 from bpe_pipeline.base.units import format_count, format_share
@@ -149,32 +151,45 @@ def rare_in_words(share: float | None) -> str:
     return f"{amount} of its merges occurred fewer than {LEAST_COUNT} times"
 
 
+def size_advice(
+    tokens: Mapping[int, float], largest: int, rare: str = "", shares: Mapping[str, float | None] = MappingProxyType({})
+) -> tuple[int, Advice]:
+    """Return the smallest size from which on no doubling saves enough, else the largest one, and why.
+
+    tokens: of the same text, by ascending size; rare: how many merges of the largest one are, in words.
+    """
+    steps = [
+        (large, tokens[large] / (tokens[small] or 1), math.log2(large / small)) for small, large in pairwise(tokens)
+    ]
+    saved = {size: 1 - ratio ** (1 / doublings) for size, ratio, doublings in steps}
+    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, **shares}
+    if (first := enough_from([*saved.values()], LEAST_SAVING)) is None:
+        last = [f"{one:.1%}" for one in saved.values()][-1:]
+        because = f"{largest:,} or more" + "".join(f": the last doubling saved {one}" for one in last)
+        unless = "".join(f"limit {LEAST_SAVING:.0%}: smaller only above {one}" for one in last)
+        because = "; ".join(filter(None, (because, rare)))
+        return largest, Advice("size", f"{largest:,} or more", because, unless, evidence=evidence)
+    size, *larger = [*tokens][first:]
+    most = max(saved[one] for one in larger)
+    because = f"{size:,} is enough: doubling it saves {saved[larger[0]]:.1%} of the tokens, less than "
+    because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, size) if tokens[size] else "")))
+    unless = f"with a limit of {most:.1%} it would be {[one for one in larger if saved[one] == most][-1]:,}"
+    return size, Advice("size", f"{size:,}", because, unless, evidence=evidence)
+
+
 def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     """Say which of the doublings on the curve is the last that saves enough, and how this vocabulary compares."""
-    doublings = [one for one in merged.marked if one.vocab_size in MARKED_SIZES]
-    tokens, savings = {one.vocab_size: one.tokens for one in doublings}, [one.saved or 0.0 for one in doublings[1:]]
-    saved = {one.vocab_size: one.saved for one in doublings[1:]}
-    evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING}
-    evidence |= {"rare_merges": merged.rare_merges, "most_rare": MOST_RARE}
-    if (first := enough_from(savings, LEAST_SAVING)) is not None:
-        enough, most = doublings[first].vocab_size, max(savings[first:])
-        because = f"{enough:,} is enough: doubling it saves {savings[first]:.1%} of the tokens, less than "
-        because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, enough))))
-        larger = doublings[1 + max(at for at, one in enumerate(savings) if one == most)].vocab_size
-        unless = f"with a limit of {most:.1%} it would be {larger:,}"
-        return Advice("size", f"{enough:,}", because, unless, evidence=evidence)
-    take = f"{vocab_size:,}"
+    tokens = {one.vocab_size: one.tokens for one in merged.marked if one.vocab_size in MARKED_SIZES}
+    rare, shares = rare_in_words(merged.rare_merges), {"rare_merges": merged.rare_merges, "most_rare": MOST_RARE}
+    size, advice = size_advice(tokens, vocab_size, rare, shares)
+    if advice.take == f"{size:,}":
+        return advice
     if not merged.merges:
-        return Advice("size", take, f"{take} has no merges: every byte is a token", evidence=evidence)
-    rare = rare_in_words(merged.rare_merges)
+        return replace(advice, take=f"{size:,}", because=f"{size:,} has no merges: every byte is a token", unless="")
     if merged.rare_merges is not None and merged.rare_merges > MOST_RARE:
-        because = f"{take} is too large for this text: {rare}, more than {MOST_RARE:.0%}"
-        return Advice("size", f"less than {take}", because, evidence=evidence)
-    least = doublings[-1].saved if doublings and doublings[-1].saved is not None else None
-    known = "" if least is None else f": the last doubling saved {least:.1%}"
-    because = f"{take} or more{known}; {rare}"
-    unless = "" if least is None else f"limit {LEAST_SAVING:.0%}: smaller only above {least:.1%}"
-    return Advice("size", f"{take} or more", because, unless, evidence=evidence)
+        because = f"{size:,} is too large for this text: {rare}, more than {MOST_RARE:.0%}"
+        return replace(advice, take=f"less than {size:,}", because=because, unless="")
+    return advice
 
 
 def _languages(numbers: Numbers) -> str:

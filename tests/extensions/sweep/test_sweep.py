@@ -11,18 +11,16 @@ from pathlib import Path
 
 import peers
 import pytest
-from amount import FULL
 from command import refused, run, succeeded
 from killing import ended, kill, start
 from pyarrow import parquet
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import UsageError
-from bpe_pipeline.extensions.sweep.mixtures import mixtures_of
+from bpe_pipeline.extensions.sweep.options import SweepOptions
 from bpe_pipeline.extensions.sweep.rule import recommend
-from bpe_pipeline.extensions.sweep.sweep import SWEEP
 from bpe_pipeline.extensions.sweep.sweep_worker import Point
-from bpe_pipeline.run.directory import Directory
+from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.stored import stored
 
 SIZES = (300, 400, 600)
@@ -38,20 +36,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-WORDS = ["sweep", "runs/a", "runs/b", "--weight", "a=1,2.5 b=1,0", "--vocab-size", "300,400,600"]
-WORDS += ["--held-out", "held.txt"]
+WORDS = ["sweep", "runs/a", "runs/b", "--weight", "a=1,2.5", "--weight", "b=1,0"]
+WORDS += ["--held-out", "held.txt", "--vocab-size", "300,400,600"]
 
 
 @pytest.fixture(scope="module")
 def swept(home: Path) -> Path:
-    done = succeeded(run(*WORDS, "--output", "sweep", "--workers", 1, "--log-json", cwd=home))
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["total"] for one in events if one["event"] == "stage_started" and one["stage"] == "combining"] == [3]
+    succeeded(run(*WORDS, "--output", "sweep", "--workers", 1, cwd=home))
     return home / "sweep"
 
 
 def _points(swept: Path) -> dict[tuple[str, int], Point]:
-    values = json.loads((swept / "sweep.json").read_text())["points"].values()
+    values = json.loads((swept / "sweep.json").read_text())["points"]
     return {(one.mixture, one.vocab_size): one for one in (stored(Point, value) for value in values)}
 
 
@@ -75,7 +71,6 @@ def test_each_point_is_what_a_single_run_has(home: Path, swept: Path, tmp_path: 
             point, tokenizer = points[name, own["vocab_size"]], tokenizers[own["vocab_size"]]
             assert point.size == tokenizer.vocab_size
             assert {(one.kind, one.name): (one.bytes, one.tokens) for one in point.measured} == {
-                ("mixture", name): (own["bytes"], own["tokens"]),
                 ("held out", "held.txt"): _measure(tokenizer, texts["held.txt"]),
                 **{("source", one): _measure(tokenizer, texts[f"{one}.txt"]) for one in "ab"},
             }
@@ -89,41 +84,45 @@ def test_the_table_and_the_tokenizer_are_written(swept: Path) -> None:
         (*at, own.kind, own.name, own.bytes, own.tokens) for at, point in points.items() for own in point.measured
     )
     chosen = recommend(list(points.values()))
-    made = bpe_pipeline.merge(swept / "mixtures" / chosen.mixture, vocab_size=chosen.vocab_size)
-    assert bpe_pipeline.load(swept / "tokenizer").merges == made[chosen.vocab_size].merges
+    mixture = swept / "mixtures" / chosen.mixture
+    made = bpe_pipeline.merge(mixture, vocab_size=chosen.vocab_size)
+    assert bpe_pipeline.load(mixture / "tokenizer").merges == made[chosen.vocab_size].merges
+
+
+def test_the_report_of_the_recommended_tokenizer_has_the_table(swept: Path) -> None:
+    chosen = recommend(list(_points(swept).values()))
+    mixture = swept / "mixtures" / chosen.mixture
+    [section] = json.loads((mixture / "report.json").read_text())["sections"]
+    assert section["tables"][0]["headers"] == ["mixture", "300", "400", "600"]
+    assert [row[0] for row in section["tables"][0]["rows"]] == ["a-x1+b-x1", "a-x1", "a-x2.5+b-x1"]
+    page = (mixture / "report.html").read_text()
+    assert "Bytes per token, the geometric mean of the texts" in page
+    assert 'id="heat-map"' in page
 
 
 def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: Path) -> None:
-    words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB", "--log-json"]
-    result = succeeded(run(*words, cwd=home))
+    words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB"]
+    succeeded(run(*words, cwd=home))
     assert _points(tmp_path / "sweep") == _points(swept)
-    [stage] = [
-        one
-        for one in map(json.loads, result.stdout.splitlines())
-        if one.get("stage") == "merging" and one["event"] == "stage_started"
-    ]
-    assert stage["total"] == 3 * (600 - 257)  # all mixtures in one stage
     for path in swept.rglob("merges.parquet"):
         other = tmp_path / "sweep" / path.relative_to(swept)
         assert parquet.read_table(path).equals(parquet.read_table(other))
 
 
-@pytest.mark.parametrize("kept", [0, 1, 5, 9] if FULL else [5])
-def test_an_interrupted_sweep_measures_what_it_lacks(home: Path, swept: Path, tmp_path: Path, kept: int) -> None:
+def test_an_interrupted_sweep_learns_what_it_lacks(home: Path, swept: Path, tmp_path: Path) -> None:
     output = shutil.copytree(swept, tmp_path / "sweep")
-    known = list(json.loads((output / "sweep.json").read_text())["points"].items())
-    Directory(output, SWEEP).write_manifest({"points": dict(known[:kept])})
     for name in ("sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5+b-x1/counter.parquet"):
         (output / name).unlink()
     (output / ".sweep.parquet.elsewhere-1.partial").touch()  # of a process that was killed on another machine
     words = [*WORDS, "--output", output]
-    assert run(*words, "--quiet", cwd=home).stdout == f"{output}/tokenizer\n"
+    assert run(*words, "--quiet", cwd=home).stdout == run(
+        *WORDS, "--output", "sweep", "--quiet", cwd=home
+    ).stdout.replace("sweep/", f"{output}/", 1)
     assert _points(output) == _points(swept)
     assert (output / "sweep.parquet").exists()
     assert not list(output.glob(".*.partial"))
     before = {path: path.stat().st_mtime_ns for path in output.rglob("merges.parquet")}
-    result = succeeded(run(*words, "--vocab-size", "500", "--workers", 2, cwd=home))
-    assert "measuring: 12 tokenizers (9 tokenizers kept from before)" in result.stderr
+    succeeded(run(*words, "--vocab-size", "500", "--workers", 2, cwd=home))
     assert {path: path.stat().st_mtime_ns for path in output.rglob("merges.parquet")} == before
     assert len(_points(output)) == 12
 
@@ -144,32 +143,42 @@ def test_a_killed_sweep_ends_with_the_same_points(home: Path, swept: Path, tmp_p
 
 def test_counted_text_is_not_called_held_out(home: Path, tmp_path: Path) -> None:
     copies = shutil.copy(home / "a.txt", tmp_path / "copy.txt"), shutil.copy(home / "held.txt", tmp_path / "other.txt")
-    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--output", tmp_path / "sweep", "--held-out"]
-    result = succeeded(run(*words, *copies))  # as a shell expands *.txt
-    assert re.search("--held-out names text that was counted: .*copy.txt", result.stderr)
+    words = ["sweep", home / "runs/a", "--vocab-size", 300, "--output", tmp_path / "sweep"]
+    result = succeeded(run(*words, *(word for copy in copies for word in ("--held-out", copy))))
+    assert re.search("--held-out names text that was counted, which is left out: .*copy.txt", result.stderr)
     table = parquet.read_table(tmp_path / "sweep/sweep.parquet")
-    kinds = dict(zip(table["text"].to_pylist(), table["kind"].to_pylist(), strict=True))
-    assert (kinds["copy.txt"], kinds["other.txt"]) == ("counted", "held out")
+    assert dict(zip(table["text"].to_pylist(), table["kind"].to_pylist(), strict=True)) == {
+        "a": "source",
+        "other.txt": "held out",
+    }
 
 
-def test_mixtures_are_all_choices_of_weights() -> None:
-    found = mixtures_of(["a=1,1/3", "c=0,2"], ["a", "b", "c"])
-    assert [one.weights for one in found] == [
-        {"a": a, "b": b} | ({"c": 2 * b} if c else {}) for a, b in ((1, 1), (1, 3)) for c in (0, 2)
-    ]  # the smallest is 1
-    assert [one.name for one in mixtures_of(["a=1,2/3"], ["a", "b"])] == ["a-x1+b-x1", "a-x1+b-x1.5"]
-    for by in ("10", "0.01", "1/3"):
-        listed = [
-            f"{name}={','.join(str(Fraction(one) * Fraction(by)) for one in several)}"
-            for name, several in (("a", ("1", "1/3")), ("b", ("1",)), ("c", ("0", "2")))
-        ]
-        assert mixtures_of(listed, ["a", "b", "c"]) == found
-    [long] = mixtures_of([], ["n" * 100, "m" * 100])
-    assert len(long.name) < 220
-    assert [one.name for one in mixtures_of(["a b=2 c=3"], ["a b", "c"])] == ["a b-x1+c-x1.5"]
-    for wrong in ("d=1", "a", "a=1 a=2", "a=x", "a=-1", "a=0 b=0 c=0", "a=" + ",".join(map(str, range(1, 300)))):
+def _names(home: Path, output: Path, weights: dict[str, list[str]]) -> list[str]:
+    runs = [home / "runs" / name for name in ("a", "b")]
+    swept = bpe_pipeline.sweep(runs, weights=weights, vocab_size=280, output=output)
+    return list(dict.fromkeys(point.mixture for point in swept.points))
+
+
+def test_mixtures_are_all_choices_of_weights(home: Path, tmp_path: Path) -> None:
+    chosen = ["a-x3+b-x1", "a-x1.5+b-x1", "b-x1", "a-x1+b-x1"]
+    assert _names(home, tmp_path, {"a": ["3", "1.5", "0", "1"]}) == chosen
+    for by in (Fraction(10), Fraction(1, 3)):
+        scaled = {"a": [str(Fraction(one) * by) for one in ("3", "1.5", "0", "1")], "b": [str(by)]}
+        assert _names(home, tmp_path, scaled) == chosen  # the smallest is 1
+    for wrong in ({"d": 1}, {"a": [0], "b": [0]}, {"a": list(range(300))}):
         with pytest.raises(UsageError, match="--weight"):
-            mixtures_of([wrong], ["a", "b", "c"])
+            bpe_pipeline.sweep(home / "runs/a", weights=wrong, vocab_size=280, output=tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [["a"], ["a=x"], ["a=-1"], {"a": "1/0"}])
+def test_weights_that_are_none_are_refused(wrong: object) -> None:
+    with pytest.raises(UsageError, match="weight"):
+        make_options(SweepOptions, {"runs": "a", "weights": wrong})
+
+
+def test_weights_of_a_run_that_is_named_twice_add_up() -> None:
+    options = make_options(SweepOptions, {"runs": "a", "weights": ("a b=1,1/3", "c=2", "a b=0")})
+    assert options.weights == {"a b": [Fraction(1), Fraction(1, 3), Fraction(0)], "c": [Fraction(2)]}
 
 
 @pytest.mark.filterwarnings("ignore:.* that other runs seem to count too")  # the texts end with the same part
@@ -201,7 +210,10 @@ def test_the_recommendation_does_not_depend_on_scale_order_names_or_files(home: 
         chosen = swept.recommendation
         evidence = [(one.about, one.evidence.get("saved_by_doubling")) for one in chosen.advice]
         rare_merges = sorted((point.vocab_size, point.rare_merges) for point in swept.points)
-        mixture = {short[name]: by for name, by in swept.weights[chosen.mixture].items()}
+        mixture = {
+            short[one.rpartition("-x")[0].rpartition("_")[2]]: one.rpartition("-x")[2]
+            for one in chosen.mixture.split("+")
+        }
         found.append((mixture, chosen.vocab_size, chosen.rate, evidence, rare_merges))
     assert found == [found[0]] * 3
 
@@ -213,9 +225,9 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     new = ("--output", tmp_path / "new")
     for code, message, *words in (
         (2, "--output"),
-        (2, "runs/a is named twice", "runs/a", *new),
-        (2, "--held-out a.txt", "a.txt", *new),
-        (2, "one of the runs", "--output", "runs/a"),
+        (2, "have both counted", "runs/a", *new),
+        (1, "a.txt is a file; name a directory", "a.txt", *new),
+        (1, "runs/a is a run", "--output", "runs/a"),
         (2, "--weight", "--weight", "z=1", *new),
         (1, "mixtures", "--output", tmp_path / "mine"),
         (1, "--pattern", "runs/other", "--vocab-size", 300, "--output", tmp_path / "other"),
@@ -240,15 +252,17 @@ def test_runs_with_the_same_text_are_swept_apart_but_not_together(home: Path, tm
 def test_other_options_need_overwrite_and_leave_no_file_of_another(home: Path, tmp_path: Path) -> None:
     words = ["sweep", "runs/a", "--vocab-size", "300,400", "--output", tmp_path / "x"]
     succeeded(run(*words, cwd=home))
-    assert (tmp_path / "x" / "tokenizer" / "vocab.json").exists()
-    (tmp_path / "x" / "tokenizer" / "tokenizer.gguf").write_text("somebody's")
+    tokenizer = tmp_path / "x" / "mixtures" / "a-x1" / "tokenizer"
+    assert (tokenizer / "vocab.json").exists()
+    (tokenizer / "mine.txt").write_text("somebody's")
     again = [*words, "--min-frequency", 2, "--export", "hf"]
     assert "--overwrite" in refused(run(*again, cwd=home), 1)
     succeeded(run(*again, "--overwrite", cwd=home))
-    names = {path.name for path in (tmp_path / "x" / "tokenizer").iterdir()}
-    assert names == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "tokenizer.gguf"}
+    names = {path.name for path in tokenizer.iterdir()}
+    names -= {"README.md"}
+    assert names == {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "mine.txt"}
     assert len(_points(tmp_path / "x")) == 2
     (tmp_path / "x" / "sweep.json").write_text("{}")
     assert "start again with --overwrite" in refused(run(*again, cwd=home), 1)
     succeeded(run(*again, "--overwrite", cwd=home))
-    assert (tmp_path / "x" / "tokenizer" / "tokenizer.gguf").read_text() == "somebody's"
+    assert (tokenizer / "mine.txt").read_text() == "somebody's"

@@ -1,7 +1,5 @@
 """The command of sweeps."""
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.commands.declaration import INSPECT, Session, command
@@ -18,13 +16,13 @@ def _swept() -> Any:
 def sweep(session: Session) -> Any:
     """Measure mixtures of RUNs at several sizes, and recommend one.
 
-    Nothing is counted again. Each mixture is a run in --output, with one merge list for all sizes, next to a table and
-    the recommended tokenizer. The same command resumes; with more sizes or weights, it computes only what is new.
+    Nothing is counted again. Each mixture is a run in --output, with one merge list for all sizes; the recommended
+    tokenizer is in its run, with a report. The same command resumes; with more weights, it learns only what is new.
 
     \b
     bpe-pipeline sweep runs/english runs/code --weight code=1,2,4 --vocab-size 8k,32k,128k --output sweep
     bpe-pipeline sweep runs/en runs/ja runs/sw --temperature 1,2,3,inf --vocab-size 64k --output sweep
-    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out unseen/*.txt --output sweep
+    bpe-pipeline sweep runs/* --vocab-size 32k,64k --held-out 'unseen/*.txt' --output sweep
 
     >>> one = bpe_pipeline.combine({"low": 5, "lower": 9}, output="runs/one")
     >>> two = bpe_pipeline.combine({"newest": 7, "widest": 3}, output="runs/two")
@@ -42,11 +40,7 @@ def sweep(session: Session) -> Any:
     """
     from bpe_pipeline.extensions.sweep.sweep import run_sweep
 
-    options = session.options
-    files = [run for run in options.runs if options.held_out and isinstance(run, Path) and run.is_file()]
-    runs = tuple(run for run in options.runs if run not in files)  # files: of --held-out *.txt
-    options = replace(options, runs=runs, held_out=(*options.held_out, *files))
-    return run_sweep(options, session.given, session.executor, session.listener)
+    return run_sweep(session.options, session.given, session.executor, session.listener)
 
 
 COMMANDS = (sweep,)

@@ -17,4 +17,13 @@ def _sweep() -> Any:
     return sweep
 
 
-EXTENSION = Extension(commands=_commands, functions={"sweep": _sweep})
+def _section(_executor: Any, run: Any, _trained: Any) -> Any:
+    home = run.directory.location.parent
+    if home.name != "mixtures" or not (home.parent / "sweep.json").exists():
+        return None
+    from bpe_pipeline.extensions.sweep.result import section
+
+    return section(home.parent)
+
+
+EXTENSION = Extension(commands=_commands, functions={"sweep": _sweep}, report_section=_section)

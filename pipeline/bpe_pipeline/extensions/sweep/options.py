@@ -1,6 +1,9 @@
 """What `sweep` takes."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
 
 from bpe_pipeline.run import values as read
 from bpe_pipeline.run.mixture import parse_temperature
@@ -9,21 +12,27 @@ from bpe_pipeline.run.record import CALL, OWN, argument, as_in, flag
 from bpe_pipeline.storage import Location
 
 
-def _parse_weights(value: object) -> tuple[str, ...]:
-    """Read weights to try, by the names of runs, as `NAME=W,W`."""
-    if isinstance(value, Mapping):
-        listed = {name: one if isinstance(one, list | tuple) else [one] for name, one in value.items()}
-        return tuple(f"{name}={','.join(map(str, weights))}" for name, weights in listed.items())
-    if not isinstance(value, tuple):  # of words
-        raise ValueError("weights for the names of runs, such as {'code': [1, 2]}")
-    return value
+def _listed(value: Any) -> list[Any]:
+    """Split words at commas."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    return [word for one in listed for word in (one.split(",") if isinstance(one, str) else [one])]
+
+
+def _parse_weights(value: Any) -> dict[str, list[Fraction]]:
+    """Read weights to try, by the names of runs; on the command line as `NAME=W,W`.
+
+    >>> _parse_weights(("code=1,1/2", "code=0"))
+    {'code': [Fraction(1, 1), Fraction(1, 2), Fraction(0, 1)]}
+    """
+    choices = defaultdict[str, list[Fraction]](list)
+    for name, weights in value.items() if isinstance(value, Mapping) else (one.rpartition("=")[::2] for one in value):
+        choices[name] += (Fraction(0) if one in (0, "0") else read.parse_weight(one) for one in _listed(weights))
+    return dict(choices)
 
 
 def _parse_temperatures(value: object) -> tuple[str, ...]:
     """Read temperatures, of the command line with commas."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    words = [word for one in listed for word in (one.split(",") if isinstance(one, str) else [one])]
-    return tuple(dict.fromkeys(map(parse_temperature, words)))
+    return tuple(dict.fromkeys(map(parse_temperature, _listed(value))))
 
 
 # fmt: off
@@ -31,12 +40,12 @@ class SweepOptions(OutputOptions, VocabularyOptions):
     """What `sweep` takes."""
 
     output: Location | None = as_in(OutputOptions, "output",
-        help="directory of the runs, the table and the recommended tokenizer")
+        help="directory of the table, and of a run for each mixture")
     vocab_size: tuple[int, ...] = as_in(VocabularyOptions, "vocab_size",
         help="numbers of tokens to try, with commas")
     tie_break: str = as_in(MergeOptions, "tie_break")
     runs: tuple[Location, ...] = argument("RUN ...", read.parse_locations, "the directories of counted runs")
-    weights: tuple[str, ...] = flag((), _parse_weights,
+    weights: Mapping[str, Sequence[Fraction]] | None = flag(None, _parse_weights,
         "weights to try for the run in directory NAME, 0: without it; every combination is a mixture; repeatable  "
         "[default: 1]", "NAME=W[,W...]", flag="--weight",
         keyword=Mapping[str, float | str | Sequence[float | str]] | None)

@@ -1,14 +1,16 @@
 """The results of a sweep: every mixture and size on every text, shown as one table with the recommendation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bpe_pipeline.extensions.sweep.rule import Recommendation, rate
+from bpe_pipeline.extensions.sweep.rule import Recommendation, is_rare, rate, recommend
 from bpe_pipeline.extensions.sweep.sweep_worker import Point
-from bpe_pipeline.merges.merge_list import MOST_RARE
+from bpe_pipeline.merges.merge_list import LEAST_COUNT, MOST_RARE
 from bpe_pipeline.reports.parts import Excluded, Part, Rows, Table
 from bpe_pipeline.reports.result import Result
-from bpe_pipeline.storage import Location
+from bpe_pipeline.reports.summary import Section
+from bpe_pipeline.run.stored import stored
+from bpe_pipeline.storage import Location, read_json
 from bpe_pipeline.storage.atomic import write_rows
 
 TABLE = "sweep.parquet"
@@ -26,72 +28,53 @@ def write_table(where: Location, points: Sequence[Point]) -> None:
     write_rows(where, rows, _COLUMNS)
 
 
-def varying(weights: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Return of each mixture the weights of the runs whose weights differ between mixtures; of a single one, its runs.
-
-    >>> varying({"a-x1+b-x1": {"a": "1", "b": "1"}, "a-x1": {"a": "1"}})
-    {'a-x1+b-x1': {'b': '1'}, 'a-x1': {'b': '0'}}
-    """
-    runs = dict.fromkeys(run for one in weights.values() for run in one)
-    differing = [run for run in runs if len({one.get(run, "0") for one in weights.values()}) > 1]
-    return {
-        name: {run: one.get(run, "0") for run in differing} or {"mixture": " + ".join(one)}
-        for name, one in weights.items()
-    }
+def section(home: Location) -> Section:
+    """Return what a sweep adds to the report of one of its mixtures."""
+    points = stored(tuple[Point, ...], read_json(home / "sweep.json")["points"])
+    return Section(tables=(table_of(points, recommend(points), home),))
 
 
-def labels(weights: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Name each mixture by what varies: `code 2, ja 1`; a single one by its runs."""
-    if len(weights) == 1:
-        return {name: " + ".join(one) for name, one in weights.items()}
-    return {name: ", ".join(f"{run} {by}" for run, by in one.items()) for name, one in varying(weights).items()}
+def table_of(points: Sequence[Point], chosen: Recommendation, home: Location) -> Table:
+    """Return the table with a row for each mixture and a column for each size."""
+    sizes, names = sorted({one.vocab_size for one in points}), list(dict.fromkeys(one.mixture for one in points))
+    cells = {(one.mixture, one.vocab_size): Excluded(rate(one)) if is_rare(one) else rate(one) for one in points}
+    return Table(
+        "Bytes per token, the geometric mean of the texts",
+        ("mixture", *(f"{size:,}" for size in sizes)),
+        tuple((name, *(cells[name, size] for size in sizes)) for name in names),
+        f"†: more than {MOST_RARE:.0%} of the merges occurred fewer than {LEAST_COUNT} times",
+        picked=(names.index(chosen.mixture), 1 + sizes.index(chosen.vocab_size)),
+        heat=True,
+        whole=str(home / TABLE),
+    )
 
 
 @dataclass(frozen=True)
 class Swept(Result):
-    """All points, in order of mixtures and sizes, and which one to take. weights: of the runs in each mixture."""
+    """All points, in order of mixtures and sizes, and which one to take. tokenizer: the directory of that one."""
 
     directory: Location
     points: tuple[Point, ...]
     recommendation: Recommendation
-    weights: Mapping[str, Mapping[str, str]]
+    tokenizer: Location
 
     event = "swept"
 
     @property
     def brief(self) -> str:
         """The directory of the tokenizer that is recommended."""
-        return str(self.directory / "tokenizer")
-
-    def _table(self) -> Table:
-        """Return the table with a row a mixture, its weights, and a column a size."""
-        sizes, weights = sorted({point.vocab_size for point in self.points}), varying(self.weights)
-        rates: dict[tuple[str, int], float] = {}
-        for point in self.points:
-            is_rare = point.rare_merges > MOST_RARE
-            rates[point.mixture, point.vocab_size] = Excluded(rate(point)) if is_rare else rate(point)
-        columns, chosen = [*weights[self.recommendation.mixture]], self.recommendation
-        picked = [*weights].index(chosen.mixture), len(columns) + sizes.index(chosen.vocab_size)
-        rows = ((*of.values(), *(rates[name, size] for size in sizes)) for name, of in weights.items())
-        return Table(
-            "Bytes per token, the geometric mean of the texts",
-            (*columns, *(f"{size:,}" for size in sizes)),
-            tuple(rows),
-            picked=picked,
-            whole=str(self.directory / TABLE),
-        )
+        return str(self.tokenizer)
 
     def shown(self) -> Iterable[Part]:
         """Return a table of mixtures and sizes, and the recommendation."""
-        home, chosen = self.directory, self.recommendation
-        taken = ", ".join(f"{run} {by}" for run, by in self.weights[chosen.mixture].items())
-        yield self._table()
+        chosen, table = self.recommendation, table_of(self.points, self.recommendation, self.directory)
+        yield table
         yield Rows(
             (
-                ("recommended", f"{taken}: {chosen.vocab_size:,} tokens"),
+                ("too rare", table.note if any(map(is_rare, self.points)) else ""),
+                ("recommended", f"{chosen.mixture}: {chosen.vocab_size:,} tokens"),
                 *((one.about, str(one)) for one in chosen.advice),
                 ("tokenizer", self.brief),
-                ("its run", str(home / "mixtures" / chosen.mixture)),
-                ("all numbers", str(home / TABLE)),
+                ("all numbers", table.whole),
             )
         )

@@ -4,11 +4,10 @@ Everything is encoded once, with the largest vocabulary. A smaller one lacks the
 is as many tokens in it as their parts.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import add as plus
 from operator import gt, mul
 
 from bpe_pipeline.corpus.sampling import Chosen, read_chosen
@@ -18,22 +17,20 @@ from bpe_pipeline.merges.merge_list import rare_share
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.encode import TextEncoder
 from bpe_pipeline.tokenizer.export import Trained
-from bpe_pipeline.tokenizer.model import Model
 
 
 @dataclass(frozen=True)
 class SweepTask:
-    """A merge list to be measured at some sizes. runs: names of the sources in the mixture that it was learned from.
+    """The merges of a mixture, to be measured at all sizes. runs: names of the sources that are in the mixture.
 
-    sources: name, counter and its fingerprint of each run; files: name, kind and stretches of each that is measured.
+    sources: counter and its fingerprint of each run, by name; files: stretches of each that is held out, by name.
     """
 
-    trained: Trained
-    sizes: Sequence[int]
     mixture: str
+    trained: Trained
     runs: Collection[str]
-    sources: Sequence[tuple[str, Location, str]]
-    files: Sequence[tuple[str, str, Sequence[Chosen]]]
+    sources: Mapping[str, tuple[Location, str]]
+    files: Mapping[str, Sequence[Chosen]]
 
     def __str__(self) -> str:
         return f"measuring {self.mixture}"
@@ -41,9 +38,7 @@ class SweepTask:
 
 @dataclass(frozen=True)
 class Measured:
-    """Text of one kind: its bytes, and its tokens. kind: "mixture" (what was learned from), "source", "held out" (a
-    file that is not in a run's list) or "counted" (one that is).
-    """
+    """A text in a vocabulary. kind: "source" or "held out"; bytes: without special tokens of the largest one."""
 
     kind: str
     name: str
@@ -70,48 +65,25 @@ class Point:
 
 def measure(task: SweepTask) -> list[Point]:
     """Measure each size; raises `InputError` for text that cannot be read."""
-    trained, points = task.trained, dict[int, Point]()
-    drawn = ((kind, name, read_chosen(chosen, "text", skip_changed=False)) for name, kind, chosen in task.files)
-    texts = [(kind, name, [one.text for one in found]) for kind, name, found in drawn]
-    models = {size: trained.model(size) for size in task.sizes}
-    sizes_with = defaultdict[tuple[str, ...], list[int]](list)
-    for size, model in models.items():  # rounded sizes have more or fewer reserved tokens, which the texts may hold
-        sizes_with[tuple(model.vocabulary.special_tokens)].append(size)
-    for sizes in sizes_with.values():
-        merges = {size: len(trained.merges(size)) for size in sizes}
-        measured, occurrences = _measure(task, texts, models[max(sizes)], {*merges.values()})
-        for size, most in merges.items():
-            rare = rare_share(occurrences[:most])
-            points[size] = Point(task.mixture, size, models[size].vocabulary.size, rare, tuple(measured[most]))
-    report_progress(len(points))
-    return [points[size] for size in task.sizes]
-
-
-def _measure(
-    task: SweepTask, texts: Sequence[tuple[str, str, list[str]]], model: Model, numbers: Collection[int]
-) -> tuple[Mapping[int, list[Measured]], list[int]]:
-    """Return what is measured with the first merges, by their numbers, and how often each merge occurs in the text of
-    the mixture. model: has all merges."""
-    vocabulary, learned, encoder = model.vocabulary, task.trained.learned, TextEncoder(model)
-    parts = {number: vocabulary.parts(partial(gt, number)) for number in numbers}
-    found = {
-        number: [Measured("mixture", task.mixture, learned.bytes, learned.first(number).tokens)] for number in numbers
-    }
-
-    def add(kind: str, name: str, size: int, uses: Sequence[int]) -> None:
-        for number, of in parts.items():
-            found[number].append(Measured(kind, name, size, sum(map(mul, uses, of))))
-
-    of_mixture = [0] * (vocabulary.max_id + 1)
-    for name, path, mark in task.sources:
+    trained, sizes, uses = task.trained, task.trained.options.vocab_size, dict[tuple[str, str], Sequence[int]]()
+    model = trained.model(max(sizes))
+    vocabulary, stretches, tokens = model.vocabulary, TextEncoder(model).text_stretches, model.vocabulary.to_dict()
+    ids = range(vocabulary.max_id + 1)
+    for name, (path, mark) in task.sources.items():
         with open_counter(path, fingerprint=mark) as counter:
-            uses = model.uses(counter.read_all())
-        if name in task.runs:
-            of_mixture = list(map(plus, of_mixture, uses))
-        add("source", name, sum(len(token) * uses[id_] for id_, token in vocabulary.tokens.items()), uses)
-    for kind, name, documents in texts:
-        stretches = [stretch for text in documents for stretch in encoder.text_stretches(text)]
-        times = Counter(id_ for ids, _ in stretches for id_ in ids)
-        size = sum(len(text) for _, text in stretches)
-        add(kind, name, size, [times[id_] for id_ in range(vocabulary.max_id + 1)])
-    return found, vocabulary.occurrences(of_mixture)
+            uses["source", name] = model.uses(counter.read_all())
+    for name, chosen in task.files.items():
+        drawn = read_chosen(chosen, "text", skip_changed=False)
+        times = Counter(id_ for one in drawn for of_stretch, _ in stretches(one.text) for id_ in of_stretch)
+        uses["held out", name] = [times[id_] for id_ in ids]
+    lengths, points = [len(tokens.get(id_, b"")) for id_ in ids], list[Point]()
+    occurrences = vocabulary.occurrences(
+        [sum(by) for by in zip(*(uses["source", one] for one in task.runs), strict=True)]
+    )
+    for size in sizes:
+        merges = len(trained.merges(size))
+        parts, rare = vocabulary.parts(partial(gt, merges)), rare_share(occurrences[:merges])
+        measured = (Measured(*text, sum(map(mul, by, lengths)), sum(map(mul, by, parts))) for text, by in uses.items())
+        points.append(Point(task.mixture, size, trained.vocabulary(size).size, rare, tuple(measured)))
+    report_progress(1)
+    return points
