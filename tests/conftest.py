@@ -23,8 +23,6 @@ from browser import chromium
 from command import run, succeeded
 from hypothesis import settings
 
-from bpe_pipeline.commands.report import EXTENT
-
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
 
 pytest_plugins = ["cpu_time"]
@@ -39,7 +37,6 @@ sys.dont_write_bytecode = False
 
 
 STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
-READING = {"report", "project", "test_architecture.py"}  # what a command writes for people: elsewhere no pages
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,9 +59,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     starts = folder in STARTING or item.get_closest_marker("processes")
     starts = starts or (item.config.getoption("processes") and not item.get_closest_marker("here"))
-    with pytest.MonkeyPatch.context() as patch, contextlib.nullcontext() if starts else tasks_here.activated():
-        if folder not in READING:
-            patch.setenv(EXTENT, "numbers")
+    with contextlib.nullcontext() if starts else tasks_here.activated():
         return (yield)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import oracle_counting
 import pytest
-from command import refused, run, succeeded
+from command import files_in, refused, run, succeeded
 from counter_files import read
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -162,6 +162,25 @@ def test_another_temperature_merges_without_counting(inputs: list[Path], tmp_pat
         Path(f"{path}.away").rename(path)
     evened = bpe_pipeline.train(inputs, output=tmp_path / "evened", temperature="inf", **options)
     assert evened.merges == merged.merges
+
+
+@pytest.mark.parametrize("weights", [{"temperature": 3, "shares": {"sw": "5%"}}, {"weights": [1, 3, 9]}])
+def test_another_run_has_other_weights(inputs: list[Path], tmp_path: Path, weights: dict[str, Any]) -> None:
+    home, new, options = tmp_path / "run", tmp_path / "new", {"vocab_size": 400}
+    expected = bpe_pipeline.train(inputs, output=tmp_path / "trained", **options, **weights)
+    as_counted = bpe_pipeline.train(inputs, output=home, **options)
+    before = files_in(home)
+    for path in inputs:
+        path.rename(f"{path}.away")
+    made = bpe_pipeline.merge(home, output=new, **options, **weights)[400]
+    assert made.merges == expected.merges != as_counted.merges
+    assert files_in(home) == before
+    assert manifest.require(new).manifest.texts == manifest.require(tmp_path / "trained").manifest.texts
+    assert bpe_pipeline.merge(home, output=new, vocab_size=380, **weights)[380].merges == expected.merges[:123]
+    again = bpe_pipeline.merge(new, temperature=1, overwrite=True, **options)[400]
+    assert again.merges == as_counted.merges
+    with pytest.raises(RunDirectoryError, match="holds other counts than"):
+        bpe_pipeline.merge(home, output=bpe_pipeline.count(__file__, output=tmp_path / "other").directory, **weights)
 
 
 def test_a_copy_that_was_stopped_is_completed(inputs: list[Path], tmp_path: Path) -> None:

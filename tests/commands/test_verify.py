@@ -23,7 +23,6 @@ import bpe_pipeline
 from bpe_pipeline import Tokenizer
 from bpe_pipeline.base import system
 from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
-from bpe_pipeline.commands.report import EXTENT
 from bpe_pipeline.merges import merge_list
 from bpe_pipeline.merges.vocabulary import Vocabulary
 
@@ -173,14 +172,18 @@ def test_deleted_model_card_is_missing_until_merge_writes_it_again(with_template
     bpe_pipeline.verify(with_template)
 
 
-@pytest.fixture
-def with_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run with a chat template and a model card."""
-    monkeypatch.setenv(EXTENT, "page")
+@pytest.fixture(scope="module")
+def made_with_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("template")
     marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-    bpe_pipeline.combine({"low": 5, "wide": 4}, output=tmp_path / "run", special_tokens=marks)
-    bpe_pipeline.merge(tmp_path / "run", vocab_size=270, chat_template="chatml")
-    return tmp_path / "run"
+    bpe_pipeline.combine({"low": 5, "wide": 4}, output=home / "run", special_tokens=marks)
+    bpe_pipeline.merge(home / "run", vocab_size=270, chat_template="chatml")
+    return home / "run"
+
+
+@pytest.fixture
+def with_template(made_with_template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made_with_template, tmp_path / "run"))
 
 
 def test_export_into_a_run_is_what_verify_compares_with(with_template: Path) -> None:

@@ -207,6 +207,25 @@ def test_another_first_stage_is_refused(corpus: Path, tmp_path: Path) -> None:
         bpe_pipeline.merge(first, superwords_from=280, overwrite=True)
 
 
+@pytest.mark.parametrize("seed", range(100 if FULL else 2))
+@pytest.mark.filterwarnings("ignore:tokenizers 1.0", "ignore:the vocabulary is smaller")
+def test_they_are_those_of_hugging_faces_trainer_after_the_merges_of_a_run(seed: int, tmp_path: Path) -> None:
+    first, documents = 256 + 20 + seed % 50, [*DOCUMENTS, peers.generated_text(seed, 60), "of the end: of the day " * 5]
+    (tmp_path / "a.txt").write_text(EOT.join(documents), newline="")
+    given = {"min_frequency": 2, "workers": 1}
+    plain = bpe_pipeline.train(
+        tmp_path / "a.txt", vocab_size=first + 1, pattern="superbpe", output=tmp_path / "run", **given
+    )
+    base = tokenizers.Tokenizer.from_file(str(tmp_path / "run/tokenizer/tokenizer.json"))
+    second = bpe_pipeline.count(tmp_path / "a.txt", pattern="superwords", output=tmp_path / "second").directory
+    words = {"first_stage": tmp_path / "run", "superword_words": "none", "superword_colon": True}
+    [found] = bpe_pipeline.merge(second, vocab_size=first + 41, **words, **given).values()
+    expression = superword_presets()["superbpe"].expression
+    expected = peers.resumed_merges(base, documents, expression, 40, min_frequency=2)
+    assert found.merges[: len(plain.merges)] == plain.merges
+    assert [(token_to_text(a), token_to_text(b)) for a, b in found.merges[len(plain.merges) :]] == expected[:40]
+
+
 @pytest.mark.parametrize(("options", "reason"), [
     ({"superwords_from": 255}, "is 255 tokens; give 256"),
     ({"superwords_from": "101%"}, "at most 100%"),

@@ -3,6 +3,8 @@
 import json
 import random
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -42,3 +44,23 @@ def hugging_face_merges(
     trainer = trainers.BpeTrainer(vocab_size=256 + merges, initial_alphabet=alphabet, show_progress=False, **options)
     tokenizer.train_from_iterator(texts, trainer)
     return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
+
+
+def resumed_merges(
+    base: Tokenizer, texts: Iterable[str], expression: str, merges: int, **options: object
+) -> list[tuple[str, str]]:
+    """The merges of Hugging Face's BpeTrainer after those of a base, whose tokens are one character each to it."""
+    splits = [pre_tokenizers.Split(Regex(expression), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    base.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    names = {chr(0x4E00 + id_): token for token, id_ in base.get_vocab().items()}
+    pre_tokens = []
+    for encoding in map(base.encode, texts):
+        rows = groupby(zip(encoding.word_ids, encoding.ids, strict=True), itemgetter(0))
+        pre_tokens += ["".join(chr(0x4E00 + id_) for _, id_ in row) for _, row in rows]
+    trained = Tokenizer(models.BPE())
+    size = len(names) + merges
+    trained.train_from_iterator(
+        pre_tokens, trainers.BpeTrainer(vocab_size=size, initial_alphabet=[*names], show_progress=False, **options)
+    )
+    found = json.loads(trained.to_str())["model"]["merges"]
+    return [tuple("".join(map(names.__getitem__, part)) for part in pair) for pair in found]
