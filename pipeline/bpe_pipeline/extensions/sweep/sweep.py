@@ -238,8 +238,8 @@ def _measure(sweep: _Sweep, learned: Sequence[Learned]) -> tuple[Point, ...]:
         measure,
         tasks,
         weights=[sizes] * len(tasks),
-        stored=lambda tasks: [None if task.sizes else [] for task in tasks],
-        begun=lambda tasks: sum(sizes - len(task.sizes) for task in tasks),
+        done={index for index, task in enumerate(tasks) if not task.sizes},
+        begun=sum(sizes - len(task.sizes) for task in tasks if task.sizes),
         grant=sweep.runner.reserve(len(tasks)),
     )
     for index, points in sweep.runner.each(stage):
