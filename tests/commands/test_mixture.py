@@ -360,7 +360,7 @@ def test_a_grown_input_of_weight_0_is_counted_before_a_run_is_complete(inputs: l
     bpe_pipeline.count(inputs, output=home, **how)
     chunks = manifest.require(home).manifest.plan.chunks
     assert len(list((home / "counts").glob("0*.parquet"))) == len(chunks)
-    (home / f"counts/{len(chunks) - 1:06d}.parquet").unlink()
+    max((home / "counts").iterdir()).unlink()
     assert f"{len(chunks) - 1} of {len(chunks)} chunks" in succeeded(run("info", home)).stdout
     bpe_pipeline.count(output=home)
     assert "completely" in succeeded(run("info", home)).stdout

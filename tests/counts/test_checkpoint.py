@@ -162,7 +162,10 @@ def test_foreign_names_of_shares_are_left_alone(tmp_path, monkeypatch):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(generated_text(len(name), 60))
     run = tmp_path / "run"
-    foreign = [run / "counts" / name for name in ("share-x", "share-000-of-010000.parquet", "share-000-of-003.parquet")]
+    foreign = [
+        run / "counts" / name
+        for name in ("share-x", f"share-000-of-010000-{0:016x}.parquet", f"share-000-of-002-{0:016x}.parquet")
+    ]
     (run / "counts").mkdir(parents=True)
     for path in foreign:
         path.write_bytes(b"theirs")

@@ -19,7 +19,7 @@ from killing import CASES, Case, Kept, command, counters, ended, kill, require_c
 
 KILLED = -signal.SIGKILL
 # The files whose appearance begins a stage, from planning to reporting; a kill comes some time later.
-STAGES = (".", "run.json", "counts/LAST.parquet", "counter.parquet", "merges.parquet", "report.txt")
+STAGES = (".", "run.json", "counts/LAST", "counter.parquet", "merges.parquet", "report.txt")
 # Every stage with what is killed in it.
 MOMENTS = list(itertools.product(STAGES, ("all", "coordinator", "server", "worker")))
 
@@ -55,7 +55,7 @@ class Trained:
         return start(words, **environment)
 
     def stage(self, output: Path, name: str) -> Path:
-        return output / name.replace("LAST", f"{min(6, self.chunks - 1):06d}")
+        return output / name.replace("LAST", sorted(counters(self.home / "whole"))[min(6, self.chunks - 1)])
 
     def require_nothing_lost(self, output: Path, before: dict[str, bytes]) -> None:
         """What a killed combination was to replace is as it was, unless all that takes its place is on the disk."""

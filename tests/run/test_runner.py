@@ -33,28 +33,22 @@ def runner(events: list[Event]) -> Runner:
         return runner
 
 
-@pytest.mark.parametrize(
-    ("stored", "done"), [([None, None, None], 0), ([None, 80, None], 40), ([60, None, 0], 80), ([1, 2, 3], None)]
-)
-def test_what_is_stored_is_not_done_again(
-    runner: Runner, events: list[Event], stored: list[int | None], done: int | None
-) -> None:
-    found = runner.run(replace(STAGE, stored=lambda tasks: stored[: len(tasks)]))
-    assert found == [2 * task if one is None else one for task, one in zip(STAGE.tasks, stored, strict=True)]
+@pytest.mark.parametrize(("exist", "done"), [(set(), 0), ({1}, 40), ({0, 2}, 80), ({0, 1, 2}, None)])
+def test_what_exists_is_not_done_again(runner: Runner, events: list[Event], exist: set[int], done: int | None) -> None:
+    found, missing = runner.run(replace(STAGE, done=exist)), [STAGE.tasks[index] for index in {0, 1, 2} - exist]
+    assert found == [2 * task for task in missing]
     if done is None:
         assert (events, runner.times, runner.kept) == ([], {"doubling": None}, "")
         return
     assert events[0] == StageStarted("doubling", 120, "units", done)
     assert isinstance(events[-1], StageEnded)
-    assert sum(one.amount for one in events if isinstance(one, Advanced)) == sum(
-        task for task, one in zip(STAGE.tasks, stored, strict=True) if one is None
-    )
+    assert sum(one.amount for one in events if isinstance(one, Advanced)) == sum(missing)
     assert runner.kept == "120 B of 120 B doubled"
 
 
 def test_what_an_interruption_leaves_is_noted(runner: Runner) -> None:
     with pytest.raises(KeyboardInterrupt):
-        runner.run(replace(STAGE, tasks=[3, -1, 5], stored=lambda _: [None, None, 1]))
+        runner.run(replace(STAGE, tasks=[3, -1, 5], done={2}))
     assert runner.kept == "80 B of 120 B doubled"
     assert runner.times == {}
 
@@ -64,7 +58,7 @@ def test_unfinished_outputs_count_and_a_stage_that_runs_again_adds_its_time(
 ) -> None:
     for _ in range(2):
         with runner.naming(" again"):
-            runner.run(replace(STAGE, begun=len))
+            runner.run(replace(STAGE, begun=3))
     assert events[0] == StageStarted("doubling again", 120, "units", 3)
     ended = [one.elapsed_s for one in events if isinstance(one, StageEnded)]
     assert runner.times == {"doubling again": pytest.approx(sum(ended), abs=0.01)}

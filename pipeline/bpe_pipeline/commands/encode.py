@@ -33,7 +33,7 @@ from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_resul
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles, CorpusText
 from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
-from bpe_pipeline.storage import Location, existing
+from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -190,15 +190,15 @@ def _summary_of_part(job: ShardsJob, part: Part) -> EncodingSummary:
     of_part = [index for index in range(count) if part.has(index)]
     corpus = load_result(encoding.result)
     is_finished = corpus is not None and corpus.encoding == encoding.fingerprint()
-    paths = [encoding.parts()[index].path for index in of_part if index >= encoding.written_chunks()]
-    missing = 0 if is_finished else len(paths) - sum(existing(paths))
-    chunks = [] if is_finished else runner.run(job.source().stage())
+    new = 0 if is_finished else len(runner.run(job.source().stage()))
+    with_file = [index for index in of_part if index >= encoding.written_chunks() and not is_finished]
+    chunks = [encoding.parts[index].holds() for index in with_file]
     total = sum((chunk.statistics for chunk in chunks), ChunkStatistics())
     if job.options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
     stored = count if is_finished else encoding.encoded_chunks()
     complete = "the shards are complete" if is_finished else ""
-    done = PartDone(str(part), len(of_part), missing, stored, count, "encoded", complete=complete)
+    done = PartDone(str(part), len(of_part), new, stored, count, "encoded", complete=complete)
     held = corpus_held(
         encoding,
         job.model,

@@ -1,6 +1,6 @@
 """`info`: what a run, a tokenizer or a directory of shards is, from its own files; nothing is computed or changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.extensions import maker_of
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import TrainOptions, flag_of
-from bpe_pipeline.run.plan import corpus_bytes
+from bpe_pipeline.run.plan import Plan, corpus_bytes
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
@@ -85,14 +85,14 @@ def _run(run: Run) -> Facts:
         corpus = {"corpus": f"{format_count(len(plan.files), 'files')}, {format_bytes(corpus_bytes(plan.files))}"}
     tokenizers = [where for where in run.tokenizers() if (where / "tokenizer.json").exists()]
     chooser: Chooser | None = stored.chooser
-    is_counted = whole and (bool(stored.counted_in) or all(chunks))
+    is_counted = whole and (bool(stored.counted_in) or len(chunks) == len(plan.chunks))
     facts = {
         "run": str(run.directory),
         **corpus,
         **({"weights": weights} if (weights := weights_of(stored)) else {}),
         **(_left_out(counter.statistics.not_taken) if counter else {}),
         **({"mixture": str(mixture)} if (mixture := stored.mixture) else {}),
-        "counted": "completely" if is_counted else _counted(stored.source is None, chunks),
+        "counted": "completely" if is_counted else _counted(stored.source is None, chunks, stored.plan),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
         "fingerprint": stored.counter_fingerprint(),
@@ -101,11 +101,10 @@ def _run(run: Run) -> Facts:
     return _facts(facts)
 
 
-def _counted(of_corpus: bool, chunks: Sequence[bool]) -> str:
-    """Say how much of a run that is not complete is counted. chunks: whether each is."""
-    return (
-        f"{sum(chunks)} of {format_count(len(chunks), 'chunks')}" if of_corpus else "no, its counts are being combined"
-    )
+def _counted(of_corpus: bool, counted: Collection[int], plan: Plan) -> str:
+    """Say how much of a run that is not complete is counted."""
+    whole = format_count(len(plan.chunks), "chunks")
+    return f"{len(counted)} of {whole}" if of_corpus else "no, its counts are being combined"
 
 
 def _tokenizer(path: Location) -> dict[str, Any]:

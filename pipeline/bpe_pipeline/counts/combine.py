@@ -8,7 +8,6 @@ until they are joined, so that what was combined when a run was stopped stays co
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,67 +15,54 @@ from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term, counters_of, look_at, partitions_for
-from bpe_pipeline.executors import Executor, Need
+from bpe_pipeline.executors import Need
 from bpe_pipeline.run.manifest import MOST_RANGES, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.runner import Runner, Stage
-from bpe_pipeline.storage import Location, existing, names_in, remove
+from bpe_pipeline.storage import Location, existing, remove
 
 COMBINING = "combining"
 _SHARES_A_CORE = 2  # so that all cores finish together
 SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds of work
 
 
-def combine_counters(runner: Runner, run: Run, total: Sum, instead: tuple[Location, str] | None = None) -> CounterFacts:
-    """Write the combined counter of a run, or `instead` one at this location and with this fingerprint."""
-    combining = _combining(runner, run, total, *(instead or run.counter))
+def combine_counters(runner: Runner, run: Run, total: Sum, instead: Location | None = None) -> CounterFacts:
+    """Write the combined counter of a run, or the same one at this location."""
+    combining = _combining(runner, run, total, instead or run.counter_path)
     counters = counters_of(total.terms)
     shares = sum(path.stat().st_size for path, _ in counters if isinstance(path, Path)) // SHARE_BYTES
-    task = combining.task
+    task, before = combining.task, run.shares_there()  # the cluster may have had other nodes then
     if len(runner.nodes) > 1:
         grant = runner.reserve(MOST_RANGES, wanted=COMBINE_BYTES + WRITE_BYTES)
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
         combining = _Combining(task, grant, None)
         shares = min(_SHARES_A_CORE * sum(node.cores for node in runner.nodes), len(counters))
-    elif (shares < 2 or instead is not None) and not _combined_by_parts(runner, run, task.fingerprint):
+    elif (shares < 2 or instead is not None) and not before:
         [facts] = runner.run(Stage(COMBINING, "counters", combine, [task], [len(counters)], need=combining.need))
         return facts
-    # Of how many shares those are that were combined before; the cluster may have had other nodes then.
-    before = _shares_there(run)
     shares = max(before, default=1 << (min(shares, MOST_RANGES) - 1).bit_length())
-    stage = combining.of_shares(runner, run, shares)
-    runner.run(stage)
-    parts_of_sum = _share_files(run, shares, task.fingerprint)
-    [facts] = runner.run(
-        Stage(COMBINING, "counters", join, [replace(task, terms=[Term(parts_of_sum)])], [len(counters)])
-    )
-    for path in (run.share_path(index, of) for of in {shares, *before} for index in range(of)):
+    runner.run(combining.of_shares(run, shares))
+    whole = replace(task, terms=[Term(run.share_counters(shares))])
+    [facts] = runner.run(Stage(COMBINING, "counters", join, [whole], [len(counters)]))
+    for path in (path for of in {shares, *before} for path, _ in run.share_counters(of)):
         remove(path)
     return facts
 
 
 def combine_part(runner: Runner, run: Run, total: Sum) -> PartDone:
-    """Combine the shares of the runner's part that are missing; the command without a part joins all.
-
-    Raises `RunDirectoryError` if another process works in the directory alone meanwhile.
-    """
+    """Combine the shares of the runner's part that are missing; the command without a part joins all."""
     assert runner.part is not None, "a part"
     facts = [one for one in look_at(counters_of(total.terms), runner.executor) if one is not None]
     rows, pre_token_bytes = sum(one.rows for one in facts), sum(one.pre_token_bytes for one in facts)
     shares = min(max(partitions_for(rows, pre_token_bytes) // 2, 1), MOST_RANGES)  # at most the partitions of the sum
     own = [index for index in range(shares) if runner.part.has(index)]
-    done, complete = 0, run.counter_path.exists()
-    if complete:
+    if run.counter_path.exists():
         runner.skip(COMBINING)
-    else:
-        stage = _combining(runner, run, total, *run.counter).of_shares(runner, run, shares)
-        done = len(own) - sum(existing([run.share_path(index, shares) for index in own]))
-        for _ in runner.each(stage):
-            run.directory.require_lock()
-    there = shares if complete else sum(existing([run.share_path(index, shares) for index in range(shares)]))
-    is_complete = "the counter is complete" if complete else ""
-    return PartDone(str(runner.part), len(own), done, there, shares, "combined", "shares", is_complete)
+        return PartDone(str(runner.part), len(own), 0, shares, shares, "combined", "shares", "the counter is complete")
+    done = runner.run(_combining(runner, run, total, run.counter_path).of_shares(run, shares))
+    there = sum(existing([path for path, _ in run.share_counters(shares)]))
+    return PartDone(str(runner.part), len(own), len(done), there, shares, "combined", "shares")
 
 
 @dataclass(frozen=True)
@@ -87,61 +73,36 @@ class _Combining:
     grant: Grant
     need: Need | None
 
-    def of_shares(self, runner: Runner, run: Run, shares: int) -> Stage[CombineTask, CounterFacts]:
+    def of_shares(self, run: Run, shares: int) -> Stage[CombineTask, CounterFacts]:
         """Return the stage that combines the shares of a run's hashes."""
-        files = _share_files(run, shares, self.task.fingerprint)
-        of_share = replace(self.task, statistics=ChunkStatistics())
+        of_share, counters = replace(self.task, statistics=ChunkStatistics()), run.share_counters(shares)
         tasks = [
-            replace(of_share, output=path, fingerprint=fingerprint, share=(index, shares))
-            for index, (path, fingerprint) in enumerate(files)
+            replace(of_share, output=path, fingerprint=key, share=(index, shares))
+            for index, (path, key) in enumerate(counters)
         ]
+        there = existing([path for path, _ in counters])
         return Stage(
             COMBINING,
             "shares",
             combine,
             tasks,
             weights=[1] * shares,
-            stored=lambda some: own_counters(run, [(one.output, one.fingerprint) for one in some], runner.executor),
+            done={index for index, is_there in enumerate(there) if is_there},
             grant=self.grant,
             need=self.need,
         )
 
 
-def _combining(runner: Runner, run: Run, total: Sum, output: Location, fingerprint: str) -> _Combining:
+def _combining(runner: Runner, run: Run, total: Sum, output: Location) -> _Combining:
     """Return how one task after the other adds counters, each with the threads and the memory of all."""
     grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
     task = CombineTask(
         terms=total.terms,
         output=output,
-        fingerprint=fingerprint,
+        fingerprint=run.manifest.counter_fingerprint(),
         statistics=total.statistics,
         threads=runner.threads,
         memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
         pre_tokens=json.dumps(run.manifest.pre_tokens),
     )
     return _Combining(task, grant, Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES))
-
-
-def _share_files(run: Run, shares: int, fingerprint: str) -> list[tuple[Location, str]]:
-    """Return where the shares of a sum with this fingerprint are, each with its own fingerprint."""
-    return [(run.share_path(index, shares), f"{fingerprint}, share {index} of {shares}") for index in range(shares)]
-
-
-def _shares_there(run: Run) -> set[int]:
-    """Return of how many shares those are that are in the directory."""
-    names = {*names_in(run.share_path(0, 1).parent)}
-    known = (1 << power for power in range(MOST_RANGES.bit_length()))
-    return {of for of in known if any(run.share_path(index, of).name in names for index in range(of))}
-
-
-def _combined_by_parts(runner: Runner, run: Run, fingerprint: str) -> bool:
-    """Return whether shares of this sum are in the directory."""
-    files = (_share_files(run, of, fingerprint) for of in _shares_there(run))
-    return any(facts is not None for some in files for facts in look_at(some, runner.executor))
-
-
-def own_counters(run: Run, parts: Sequence[tuple[Location, str]], executor: Executor) -> list[CounterFacts | None]:
-    """Look at counters of a run; `RunDirectoryError` if a file in the place of one is not the run's."""
-    facts = look_at(parts, executor)
-    run.directory.refuse_replaced([path for path, _ in parts], facts)
-    return facts

@@ -14,15 +14,16 @@ from bpe_pipeline.corpus.fit_worker import SampleTask, misfit_of
 from bpe_pipeline.corpus.sampling import choose
 from bpe_pipeline.corpus.skipped_or_altered import warnings_of
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.counts.combine import combine_counters, own_counters
+from bpe_pipeline.counts.combine import combine_counters
 from bpe_pipeline.counts.count_worker import count_chunk
 from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted, statistics_of, terms_of
-from bpe_pipeline.counts.counter_file import CounterFacts, Sum, counters_of
+from bpe_pipeline.counts.counter_file import CounterFacts, Sum, counters_of, look_at
 from bpe_pipeline.counts.feeding import CountTask
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.pattern.compiled import CompiledPattern
 from bpe_pipeline.pattern.compiler import line_tables
 from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import COUNTS
 from bpe_pipeline.run.ids import ending_bytes
 from bpe_pipeline.run.manifest import KEPT, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
@@ -31,7 +32,6 @@ from bpe_pipeline.run.options import CountOptions
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.patterns import on_regex, pattern_of, slowness
 from bpe_pipeline.run.runner import Runner, Stage
-from bpe_pipeline.storage import existing
 from bpe_pipeline.storage.atomic import make_directory
 
 STAGE = "counting"
@@ -109,34 +109,42 @@ def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: C
 
 def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
-    of_chunks = runner.run(_counting(runner, run, pattern))
+    statistics, _ = _counted(runner, run, pattern, range(len(run.manifest.plan.chunks)))
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
-    return sum(of_chunks, ChunkStatistics())
+    return statistics
 
 
 def count_part(runner: Runner, run: Run, pattern: CompiledPattern) -> tuple[PartDone, ChunkStatistics]:
-    """Count the chunks of the runner's part that have no counters; returns the statistics of the part's chunks.
-
-    Raises `RunDirectoryError` if another process works in the directory alone meanwhile.
-    """
+    """Count the chunks of the runner's part that have no counters; returns the statistics of the part's chunks."""
     assert runner.part is not None, "a part"
-    stage, statistics = _counting(runner, run, pattern), ChunkStatistics()
-    of_part = [index for index in range(len(stage.tasks)) if runner.part.has(index)]
-    before = sum(existing([run.chunk_path(index) for index in of_part]))
-    for _, of_chunk in runner.each(stage):
-        run.directory.require_lock()
-        statistics += of_chunk
-    there = sum(run.chunks_there())
-    complete = "the counter is complete" if there == len(stage.tasks) and run.counter_path.exists() else ""
-    shares = len(of_part), len(of_part) - before, there, len(stage.tasks)
-    done = PartDone(str(runner.part), *shares, complete=complete)
-    return done, statistics
+    chunks = len(run.manifest.plan.chunks)
+    of_part = [index for index in range(chunks) if runner.part.has(index)]
+    statistics, new = _counted(runner, run, pattern, of_part)
+    there = len(run.chunks_there())
+    complete = "the counter is complete" if there == chunks and run.counter_path.exists() else ""
+    return PartDone(str(runner.part), len(of_part), new, there, chunks, complete=complete), statistics
+
+
+def _counted(runner: Runner, run: Run, pattern: CompiledPattern, chunks: Sequence[int]) -> tuple[ChunkStatistics, int]:
+    """Count those of the chunks that have no counter; returns the statistics of all, and how many were counted now.
+
+    A counter that is damaged, or of something else in spite of its name, is counted again; behind a link it is named.
+    """
+    new = dict(runner.each(_counting(runner, run, pattern)))
+    before = [index for index in chunks if index not in new]
+    facts = dict(zip(before, look_at(run.chunk_counters(before), runner.executor), strict=True))
+    if damaged := [index for index, found in facts.items() if found is None]:
+        run.directory.remove(f"{COUNTS}/{run.manifest.chunk_names[index]}" for index in damaged)
+        new |= runner.each(_counting(runner, run, pattern))
+        statistics_of(run.chunk_counters(index for index in damaged if index not in new), runner.executor)
+    of_chunks = {index: found.statistics for index, found in facts.items() if found} | new
+    return sum((of_chunks[index] for index in chunks), ChunkStatistics()), len(new)
 
 
 def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[CountTask, ChunkStatistics]:
     """Return the stage that counts the chunks of a run."""
     stored, plan = run.manifest.counting, run.manifest.plan
-    make_directory(run.directory / "counts")
+    make_directory(run.directory / COUNTS)
     workers = runner.reserve(len(plan.chunks))
     if workers.count < workers.most and not runner.nodes:
         runner.inform(
@@ -157,17 +165,13 @@ def _counting(runner: Runner, run: Run, pattern: CompiledPattern) -> Stage[Count
         grant=workers,
     )
 
-    def stored_statistics(tasks: Sequence[CountTask]) -> list[ChunkStatistics | None]:
-        counters = own_counters(run, [(task.output, task.fingerprint) for task in tasks], runner.executor)
-        return [None if facts is None else facts.statistics for facts in counters]
-
     return Stage(
         STAGE,
         "bytes",
         count_chunk,
         plan.tasks(task_of, run.chunk_counters()),
         weights=[chunk.bytes for chunk in plan.chunks],
-        stored=stored_statistics,
+        done=run.chunks_there(),
         kept="counted",
         grant=workers,
     )

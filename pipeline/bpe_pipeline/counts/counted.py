@@ -36,7 +36,7 @@ def find_counted(run: Run, executor: Executor) -> Counted | None:
 
     One of weight 0 is not in the combined counter.
     """
-    if not run.manifest.counted_in and not all(run.chunks_there()):
+    if not run.manifest.counted_in and len(run.chunks_there()) < len(run.manifest.plan.chunks):
         return None
     [facts] = look_at([run.counter], executor)
     return None if facts is None else as_counted(run, facts)
@@ -47,7 +47,7 @@ def require_counted(run: Run, executor: Executor) -> Counted:
     complete = find_counted(run, executor)
     if complete is None:
         again = "`count` or `train`" if run.manifest.source is None else "command"
-        missing = [number for number, is_there in enumerate(run.chunks_there()) if not is_there]
+        missing = {*range(len(run.manifest.plan.chunks))} - run.chunks_there()
         parts = missing_parts(run.directory.parts_that_ran(), missing)
         what = f"{run.directory} is not completely counted{f' ({parts})' if parts else ''}"
         raise RunDirectoryError(f"{what}; run the {again} that started it again, then continue")

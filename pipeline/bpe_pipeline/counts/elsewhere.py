@@ -13,6 +13,7 @@ from bpe_pipeline.counts.combine import COMBINING, combine_counters, combine_par
 from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
 from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Sum, part_paths
 from bpe_pipeline.run import manifest
+from bpe_pipeline.run.directory import COUNTS
 from bpe_pipeline.run.make_options import refuse_other_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import replace_run
@@ -39,7 +40,7 @@ def take_counts(
             total = make(run, part_path)
             strict = isinstance(options, CorpusOptions) and options.fail_on_loss
             check_facts(as_counted(run, CounterFacts(0, total.statistics)).facts, fail_on_loss=strict)
-            counter = combine_counters(runner, run, total, (whole, run.manifest.counter_fingerprint()))
+            counter = combine_counters(runner, run, total, whole)
             runner.kept = ""
             directory.require_lock()
             if stored is None:
@@ -58,7 +59,7 @@ def take_part(runner: Runner, new: Run, options: OutputOptions, total: Sum) -> t
     if stored is None and not manifest.save(new, absent=True):  # another process was first
         stored = _stored(new, options)
     run = stored or new
-    make_directory(run.share_path(0, 1).parent)
+    make_directory(run.directory / COUNTS)
     with runner.logged(run.directory, options, lambda: None):
         return run, combine_part(runner, run, total)
 

@@ -69,11 +69,15 @@ def merges_for(options: TrainOptions) -> int:
 def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOptions) -> MergeList:
     """Return the list of all merges that are asked for, or that exist: the stored one, or a new one, stored."""
     task = task_of(runner, learning, counted, options)
-    stage = stage_of([task], runner.executor)
-    if runner.nodes and stored(task, runner.executor) is None:  # the memory it needs chooses the node
-        stage = replace(stage, need=_need(runner, task))
+    learned = stored(task, runner.executor)
     with runner.naming(OF_SUPERWORDS if task.first else ""):
-        [learned] = runner.run(stage)
+        if learned is None:
+            stage = stage_of([task], runner.executor)
+            if runner.nodes:  # the memory it needs chooses the node
+                stage = replace(stage, need=_need(runner, task))
+            [learned] = runner.run(stage)
+        else:
+            runner.skip(STAGE)
     remove(task.so_far)
     runner.kept = f"all counts, {len(learned):,} merges"
     return learned
@@ -81,21 +85,10 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
 
 def stage_of(tasks: Sequence[MergeTask], executor: Executor) -> Stage[MergeTask, MergeList]:
     """Return the stage of merging; merges that a killed process has left count as done."""
-
-    def begun(tasks: Sequence[MergeTask]) -> int:
-        there = [task for task, found in zip(tasks, existing([task.so_far for task in tasks]), strict=True) if found]
-        left = sum(len(known) for _, known in executor.run(merge_worker.known, there) if known)
-        return max(left, sum(task.first.merges for task in tasks if task.first))
-
-    return Stage(
-        STAGE,
-        "merges",
-        merge_worker.learn,
-        tasks,
-        weights=[task.merges for task in tasks],
-        stored=lambda tasks: [stored(task, executor) for task in tasks],
-        begun=begun,
-    )
+    there = [task for task, found in zip(tasks, existing([task.so_far for task in tasks]), strict=True) if found]
+    left = sum(len(known) for _, known in executor.run(merge_worker.known, there) if known)
+    begun = max(left, sum(task.first.merges for task in tasks if task.first))
+    return Stage(STAGE, "merges", merge_worker.learn, tasks, [task.merges for task in tasks], begun=begun)
 
 
 def _need(runner: Runner, task: MergeTask) -> Need:

@@ -34,7 +34,9 @@ LOG = "log.txt"
 LOG_OF_PART: re.Pattern[str] = re.compile("log-([0-9]+)-of-([0-9]+)\\.txt")
 MERGES_SO_FAR = "merges-so-far.parquet"  # of a merging that has not ended
 RESULTS = ("merges.parquet", MERGES_SO_FAR, "report.txt", "report.json", "report.html")
-_OF_RUN = (*RESULTS, "counts", "counter.parquet", LOG)
+COUNTS = "counts"  # the directory of the counters of chunks
+KEY_DIGITS = 16  # of the key of what made a file, in its name: the file is complete if it exists
+_OF_RUN = (*RESULTS, COUNTS, "counter.parquet", LOG)
 
 
 def fingerprint(*parts: object) -> str:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError, UsageError
 from bpe_pipeline.base.machine import versions
-from bpe_pipeline.run.directory import HOLDS, LOG, RESULTS, RUN, Directory, fingerprint
+from bpe_pipeline.run.directory import COUNTS, HOLDS, KEY_DIGITS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_options
 from bpe_pipeline.run.mixture import Mixture, Row, short
@@ -23,7 +24,7 @@ from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_pla
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from bpe_pipeline.run.texts import Source, Text, require_weights, rows_of, weigh
 from bpe_pipeline.run.values import relative
-from bpe_pipeline.storage import Location, existing, named, sha256_of
+from bpe_pipeline.storage import Location, existing, named, names_in, sha256_of
 
 _TOKENIZER_FILE = re.compile(r"tokenizer(-[0-9]+)?/([a-z_-]+\.[a-z]+|README\.md)")
 _REMEDIES = {  # where no run is, by the manifest of what is there
@@ -142,9 +143,15 @@ class Manifest:
             return None
         return stored(choosers()[self.source.kind](), self.source.chosen_by)
 
-    def chunk_fingerprint(self, index: int) -> str:
-        """Return what one chunk's counter depends on."""
-        return self.plan.fingerprint(index, without_defaults(self.counting), self.cutting, COUNTER_FORMAT)
+    @cached_property
+    def chunk_keys(self) -> list[str]:
+        """What each chunk's counter depends on."""
+        return self.plan.keys(without_defaults(self.counting), self.cutting, COUNTER_FORMAT)
+
+    @cached_property
+    def chunk_names(self) -> list[str]:
+        """The name of each chunk's counter, with the first digits of its key."""
+        return [f"{index:06d}-{key[:KEY_DIGITS]}.parquet" for index, key in enumerate(self.chunk_keys)]
 
     def counter_fingerprint(self) -> str:
         """Return what the combined counter depends on: every chunk, in any order, or the source."""
@@ -158,7 +165,7 @@ class Manifest:
 
     def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
         """Return what the sum of some chunks' counters depends on."""
-        return fingerprint(sorted(map(self.chunk_fingerprint, chunks)))
+        return fingerprint(sorted(self.chunk_keys[index] for index in chunks))
 
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
@@ -169,20 +176,24 @@ class Manifest:
 
     def owned_counts(self) -> Iterator[str]:
         """List the names of the files of counting: the counters and the log."""
-        yield from (f"counts/{index:06d}.parquet" for index in range(len(self.plan.chunks)))
-        for power in range(MOST_RANGES.bit_length()):
-            yield from (_range_name(index, 1 << power) for index in range(1 << power))
+        yield from (f"{COUNTS}/{name}" for name in (*self.chunk_names, *self.share_names()))
         yield from ("counter.parquet", LOG)
+
+    def share_names(self) -> Iterator[str]:
+        """List the names of all files that shares of the combined counter may have."""
+        for power in range(MOST_RANGES.bit_length()):
+            yield from self.names_of_shares(1 << power)
+
+    def names_of_shares(self, shares: int) -> list[str]:
+        """Return the names of that many shares of the combined counter, with the first digits of its key."""
+        key = self.counter_fingerprint()[:KEY_DIGITS]
+        return [f"share-{index:03d}-of-{shares:03d}-{key}.parquet" for index in range(shares)]
 
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
         size = self.vocab_size if tokenizer == "tokenizer" else int(tokenizer.removeprefix("tokenizer-"))
         options = self.counting | (self.merging or {}) | self.special.get(tokenizer, {})
         return make_options(TrainOptions, options | {"vocab_size": size})
-
-
-def _range_name(index: int, ranges: int) -> str:
-    return f"counts/share-{index:03d}-of-{ranges:03d}.parquet"
 
 
 @dataclass(frozen=True)
@@ -202,9 +213,17 @@ class Run:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
 
-    def share_path(self, index: int, shares: int) -> Location:
-        """Return where a cluster keeps one range of the hashes until the combined counter is whole."""
-        return self.directory / _range_name(index, shares)
+    def share_counters(self, shares: int) -> list[tuple[Location, str]]:
+        """Return where ranges of the hashes are kept until the combined counter is whole, each with its key."""
+        names, key = self.manifest.names_of_shares(shares), self.manifest.counter_fingerprint()
+        home = self.directory / COUNTS
+        return [(home / name, f"{key}, share {index} of {shares}") for index, name in enumerate(names)]
+
+    def shares_there(self) -> set[int]:
+        """Return of how many shares those are that are in the directory."""
+        there = {*names_in(self.directory / COUNTS)}
+        every = (1 << power for power in range(MOST_RANGES.bit_length()))
+        return {shares for shares in every if not there.isdisjoint(self.manifest.names_of_shares(shares))}
 
     @property
     def counter(self) -> tuple[Location, str]:
@@ -213,17 +232,19 @@ class Run:
 
     def chunk_counters(self, chunks: Iterable[int] | None = None) -> list[tuple[Location, str]]:
         """Return the counters of these chunks, or of all, each with its fingerprint."""
-        indexes = range(len(self.manifest.plan.chunks)) if chunks is None else chunks
-        return [(self.chunk_path(index), self.manifest.chunk_fingerprint(index)) for index in indexes]
+        home, names, keys = self.counts, self.manifest.chunk_names, self.manifest.chunk_keys
+        return [(home / names[index], keys[index]) for index in (range(len(keys)) if chunks is None else chunks)]
 
-    def chunks_there(self) -> list[bool]:
-        """Return which chunks of the plan have a counter."""
-        return existing([self.chunk_path(index) for index in range(len(self.manifest.plan.chunks))])
+    def chunks_there(self) -> set[int]:
+        """Return the chunks of the plan that have a counter: a listing says so, no file is opened."""
+        there = {*names_in(self.counts)}
+        return {index for index, name in enumerate(self.manifest.chunk_names) if name in there}
 
-    def chunk_path(self, index: int) -> Location:
-        """Return the counter of the chunk with this index in the plan."""
+    @property
+    def counts(self) -> Location:
+        """The directory of the chunks' counters."""
         home = named(self.manifest.counted_in) if self.manifest.counted_in else self.directory.location
-        return home / f"counts/{index:06d}.parquet"
+        return home / COUNTS
 
     def tokenizer_name(self, vocab_size: int) -> str:
         """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""

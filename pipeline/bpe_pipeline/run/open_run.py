@@ -12,7 +12,7 @@ from bpe_pipeline.corpus.inputs import sample_corpus
 from bpe_pipeline.corpus.listing import Listing
 from bpe_pipeline.pattern.token_rules import Preparation, TokenRule
 from bpe_pipeline.run import manifest
-from bpe_pipeline.run.directory import Directory
+from bpe_pipeline.run.directory import COUNTS, Directory
 from bpe_pipeline.run.ids import ending_bytes, special_tokens_of
 from bpe_pipeline.run.make_options import MERGING, refuse_other_options
 from bpe_pipeline.run.manifest import Manifest, Run
@@ -127,6 +127,8 @@ def _saved(run: Run, stored: Run, options: CountOptions, *, grown: bool) -> Run:
             refuse_other_weights(stored, run.manifest, options)
         run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
+        if other:
+            run.directory.remove(f"{COUNTS}/{name}" for name in stored.manifest.share_names())
         manifest.save(run)
     return run
 
@@ -152,7 +154,7 @@ def replace_run(run: Run, *, results: bool = False) -> Run:
         manifest.clear_counts(old)
         listed = replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
         run = replace(run, manifest=listed)
-    make_directory(run.directory / "counts")
+    make_directory(run.directory / COUNTS)
     manifest.save(run)
     return run
 

@@ -68,10 +68,11 @@ class Plan:
         """Return the bytes of text of each span of a chunk."""
         return tuple(span.bytes for span in self.chunks[index].spans)
 
-    def fingerprint(self, index: int, *dependencies: object) -> str:
-        """Return what one chunk's output depends on: its text, and these JSON values."""
-        ranges = [[*dependencies_of(file), start, stop] for file, start, stop in self.spans(index)]
-        return fingerprint(*dependencies, ranges)
+    def keys(self, *dependencies: object) -> list[str]:
+        """Return what each chunk's output depends on: its text, and these JSON values."""
+        of_files = list(map(dependencies_of, self.files))
+        ranges = ([[*of_files[span.file], span.start, span.stop] for span in chunk.spans] for chunk in self.chunks)
+        return [fingerprint(*dependencies, of_chunk) for of_chunk in ranges]
 
     def extended(
         self, files: tuple[CorpusFile, ...], cutting: Cutting, chunk_bytes: int, owners: Sequence[int] = ()

@@ -6,7 +6,7 @@ A stage says what is to be done, not where: one that was interrupted is the same
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -39,10 +39,9 @@ class Stage(Generic[Task, Result]):
     """The tasks of one step of a command, each with an output that is complete or absent.
 
     do: what a worker does; it reports its progress in the unit of the stage. weights: the units of each task.
-    stored: returns the results of tasks whose outputs are complete, None for the others; without it, there are none.
-    begun: returns the units that unfinished outputs of these tasks hold. kept: the verb in the message after an
-    interruption, as in "3 of 8 chunks are *counted*". grant: the workers; need: of one task, if it is not the memory
-    of a worker.
+    done: the tasks whose outputs exist, by index. begun: the units that unfinished outputs of the others hold. kept:
+    the verb in the message after an interruption, as in "3 of 8 chunks are *counted*". grant: the workers; need: of one
+    task, if it is not the memory of a worker.
     """
 
     name: str
@@ -50,8 +49,8 @@ class Stage(Generic[Task, Result]):
     do: Callable[[Task], Result]
     tasks: Sequence[Task]
     weights: Sequence[int]
-    stored: Callable[[Sequence[Task]], Sequence[Result | None]] | None = None
-    begun: Callable[[Sequence[Task]], int] | None = None
+    done: Collection[int] = ()
+    begun: int = 0
     kept: str = ""
     grant: Grant | None = None
     need: Need | None = None
@@ -99,27 +98,24 @@ class Runner:
         return self.broker.reserve(minimum, wanted, what, asked=worker_count(self.workers, tasks, nodes), nodes=nodes)
 
     def run(self, stage: Stage[Task, Result]) -> list[Result]:
-        """Do the tasks whose outputs are missing; return the results of all of them, or of the part's, in order."""
+        """Do the tasks whose outputs are missing, or the part's of them; return their results in order."""
         return [result for _, result in sorted(self.each(stage), key=lambda found: found[0])]
 
     def each(self, stage: Stage[Task, Result]) -> Iterator[tuple[int, Result]]:
-        """Yield the result of each task by its index: those that are stored, then the others as they are done."""
+        """Do the tasks whose outputs are missing; yield the result of each by its index as it is done."""
         own = [index for index in range(len(stage.tasks)) if self.part is None or self.part.has(index)]
-        stored = stage.stored([stage.tasks[index] for index in own]) if stage.stored else [None] * len(own)
-        missing = [index for index, result in zip(own, stored, strict=True) if result is None]
-        yield from ((index, result) for index, result in zip(own, stored, strict=True) if result is not None)
-        _log.info("%s: %d tasks, %d to do", stage.name, len(stored), len(missing))
+        missing = [index for index in own if index not in stage.done]
+        _log.info("%s: %d tasks, %d to do", stage.name, len(own), len(missing))
         if not missing:
             self.skip(stage.name)
             return
         tasks, total = [stage.tasks[index] for index in missing], sum(stage.weights[index] for index in own)
         done = total - sum(stage.weights[index] for index in missing)
-        begun = stage.begun(tasks) if stage.begun else 0
         grant = stage.grant
         at_once, worker = (grant.at_once, Need(memory_bytes=grant.need_bytes)) if grant else (None, ONE_CORE)
         if stage.kept and (parts := missing_parts(self.parts_that_ran, missing)):
             self.inform(f"{format_count(len(missing), 'chunks')} are {stage.kept} here: {parts}")
-        with self.reporting(stage.name, total, stage.unit, done + begun) as advance:
+        with self.reporting(stage.name, total, stage.unit, done + stage.begun) as advance:
             self.note(stage.kept, done, total)
             running = self.executor.run(stage.do, tasks, advance, at_once=at_once, need=stage.need or worker)
             for position, result in running:

@@ -201,11 +201,6 @@ def blocks_in_turn(
         pool.shutdown(cancel_futures=True)
 
 
-def part_name(chunk: int) -> str:
-    """Return the name of the file of a chunk."""
-    return f"{chunk:06d}.ids"
-
-
 @dataclass(frozen=True)
 class EncodedChunk:
     """What a chunk file holds. documents: that end in it; about: what an extension stores of the rows that it made."""
@@ -247,13 +242,13 @@ class ChunkFile(NamedTuple):
     path: Location
     fingerprint: str
 
-    def holds(self) -> EncodedChunk | None:
-        """Return what the file holds; None if there is none, or not a whole one of this fingerprint."""
+    def holds(self) -> EncodedChunk:
+        """Return what the file holds; `RunDirectoryError` if it is missing, not whole or of something else."""
         try:
             with open_file(self.path) as file:
                 return stored(EncodedChunk, self._footer(file)[0])
-        except (FileNotFoundError, RunDirectoryError):
-            return None
+        except FileNotFoundError:
+            raise RunDirectoryError(f"{self.path} is missing; run the same command again") from None
 
     def blocks(self) -> Iterator[IdBlock]:
         """Yield all blocks, with ends among all ids of the chunk; `RunDirectoryError` if they are damaged."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
@@ -19,16 +19,14 @@ from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.plan import Plan
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.run.workers import worker_count
-from bpe_pipeline.shards.blocks import ChunkFile, EncodedChunk, Sink, SourceItem, blocks_in_turn
+from bpe_pipeline.shards.blocks import EncodedChunk, Sink, SourceItem, blocks_in_turn
 from bpe_pipeline.shards.encode_worker import EncodeTask, IdsTask, ShardsTask, encode_chunk, make_ids, packed
 from bpe_pipeline.shards.formats import ID_BYTES
 from bpe_pipeline.shards.manifest import Encoding
-from bpe_pipeline.storage import existing
 from bpe_pipeline.storage.atomic import make_directory
 from bpe_pipeline.tokenizer.model import Model
 
 ENCODING_STAGE = "encoding"
-NOTHING = EncodedChunk(0, ChunkStatistics(), documents=0)
 _MODEL_BYTES_PER_TOKEN = 600  # of a worker: the vocabulary in Python and in the encoder
 _LEAST_CACHE_BYTES = 4 << 20
 _BUFFER_BYTES = 8 << 20  # a block of text and its ids
@@ -178,21 +176,19 @@ class ChunkFiles(ABC):
 
     def blocks(self, first: int) -> Generator[SourceItem, None, None]:
         """Yield the blocks of each chunk from the first on, and at its end what was read."""
-        parts, encoded, chunk = self.encoding.parts(), dict[int, ChunkStatistics](), first
-        for index, part in self.runner.each(self.stage()):
-            if index >= first:
-                encoded[index] = part.statistics
-            while chunk in encoded:
-                yield from parts[chunk].blocks()
-                yield encoded.pop(chunk)
-                chunk += 1
+        parts, encoded, stage = self.encoding.parts, dict[int, ChunkStatistics](), self.stage()
+        arriving = self.runner.each(stage)
+        for chunk in range(first, len(parts)):
+            while chunk not in stage.done and chunk not in encoded:
+                index, made = next(arriving)
+                encoded[index] = made.statistics
+            yield from parts[chunk].blocks()
+            yield encoded.pop(chunk) if chunk in encoded else parts[chunk].holds().statistics
+        next(arriving, None)  # ends the stage
 
     def stored(self) -> Iterator[EncodedChunk]:
         """Yield what the files of all chunks hold, until the shards are complete."""
-        for part in self.encoding.parts():
-            if (chunk := part.holds()) is None:
-                raise RunDirectoryError(f"{part.path} is gone or damaged: start again with --overwrite")
-            yield chunk
+        yield from (part.holds() for part in self.encoding.parts)
 
 
 @dataclass(frozen=True)
@@ -221,7 +217,7 @@ class CorpusText(ChunkFiles):
     def blocks(self, first: int) -> Generator[SourceItem, None, None]:
         """Yield the blocks of each chunk from the first on, and at its end what was read."""
         plan, model, runner = self.encoding.plan, self.model, self.runner
-        has_files = any(existing([part.path for part in self.encoding.parts()[first:]]))
+        has_files = any(chunk >= first for chunk in self.encoding.chunks_there())
         is_local = isinstance(self.encoding.directory.location, Path)
         if runner.nodes or has_files or on_regex(model.pattern) or not is_local:
             yield from super().blocks(first)
@@ -237,28 +233,16 @@ class CorpusText(ChunkFiles):
 def encoding_stage(
     encoding: Encoding, encode: Callable[[Any], EncodedChunk], task_of_chunk: Callable[..., Any], workers: Grant
 ) -> Stage[Any, EncodedChunk]:
-    """Return the stage that makes the chunk files that are missing, each by a task of what a chunk has of its own.
-
-    The result is `NOTHING` for a chunk that is in buckets already.
-    """
+    """Return the stage that makes the chunk files that are missing, each by a task of what a chunk has of its own."""
     encoding.directory.require_lock()
     make_directory(encoding.directory / "parts")
-    parts = encoding.parts()
-    written = {part.path for part in parts[: encoding.written_chunks()]}
-
-    def stored(tasks: Sequence[Any]) -> list[EncodedChunk | None]:
-        files = [ChunkFile(task.output, task.fingerprint) for task in tasks]
-        chunks = [NOTHING if file.path in written else file.holds() for file in files]
-        encoding.directory.refuse_replaced([task.output for task in tasks], chunks)
-        return chunks
-
     return Stage(
         ENCODING_STAGE,
         "bytes",
         encode,
-        encoding.plan.tasks(task_of_chunk, parts),
+        encoding.plan.tasks(task_of_chunk, encoding.parts),
         weights=[chunk.bytes for chunk in encoding.plan.chunks],
-        stored=stored,
+        done=encoding.chunks_there(),
         kept="encoded",
         grant=workers,
     )

@@ -1,7 +1,7 @@
 """A directory of shards: its manifest, and the names of its files.
 
 encoding.json      the manifest: options, tokenizer, plan, names of the shards; no state
-parts/000000.ids   the ids of a chunk, made by a worker; they stay until all shards are written
+parts/000000-*.ids the ids of a chunk, made by a worker; they stay until all shards are written
 journal            how far the one writer is, and .finished, a line for each finished shard; deleted when all
                    shards are written
 .train-00000.*.ids the ids of a shard that is not finished; .ends: where documents end; .shard, .second: a finished one;
@@ -18,15 +18,16 @@ import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.run.directory import LOG, LOG_OF_PART, Directory, Kind, fingerprint
+from bpe_pipeline.run.directory import KEY_DIGITS, LOG, LOG_OF_PART, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.blocks import ChunkFile, part_name
+from bpe_pipeline.shards.blocks import ChunkFile
 from bpe_pipeline.shards.encoded_corpus import (
     FORMAT_VERSION,
     RESULT,
@@ -40,7 +41,7 @@ from bpe_pipeline.shards.encoded_corpus import (
 )
 from bpe_pipeline.shards.formats import IDS, Layout, ShardFormat, shard_format
 from bpe_pipeline.shards.writer import FINISHED, JOURNAL, Journal
-from bpe_pipeline.storage import Location, existing, names_in
+from bpe_pipeline.storage import Location, names_in
 from bpe_pipeline.tokenizer.model import Model
 
 _BEGUN = re.compile(r"\.{1,2}(train|validation|bucket)-[\d-]{3,}\.[0-9a-f]{16}\.(ids|ends|shard|second)(\..*)?")
@@ -106,7 +107,7 @@ class Encoding:
 
     def owned_parts(self) -> list[str]:
         """Return the names of the parts, in the order of the chunks."""
-        return [f"parts/{part_name(index)}" for index in range(len(self.plan.chunks))]
+        return [f"parts/{part.path.name}" for part in self.parts]
 
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
@@ -126,8 +127,13 @@ class Encoding:
 
     def encoded_chunks(self) -> int:
         """Return how many chunks are encoded: those that are in buckets, and those with a file."""
-        written = self.written_chunks()
-        return written + sum(existing([path for path, _ in self.parts()[written:]]))
+        return len(self.chunks_there())
+
+    def chunks_there(self) -> set[int]:
+        """Return the chunks that are in buckets, and those with a file: a listing says so, no file is opened."""
+        there = {*names_in(self.directory / "parts")}
+        with_file = {index for index, part in enumerate(self.parts) if part.path.name in there}
+        return with_file | {*range(self.written_chunks())}
 
     def written_chunks(self) -> int:
         """Return how many chunks the journal of the one writer has; 0 if there is none."""
@@ -137,13 +143,11 @@ class Encoding:
             return 0
         return position.source if position.dealt is None else len(self.plan.chunks)
 
+    @cached_property
     def parts(self) -> list[ChunkFile]:
-        """Return the path of each part, and the fingerprint of what it depends on."""
-        options = without_defaults(self.options)
-        return [
-            ChunkFile(self.directory / name, self.plan.fingerprint(index, options, FORMAT_VERSION))
-            for index, name in enumerate(self.owned_parts())
-        ]
+        """The path of each part, with the first digits of its key, and the key: what it depends on."""
+        keys, home = self.plan.keys(without_defaults(self.options), FORMAT_VERSION), self.directory / "parts"
+        return [ChunkFile(home / f"{index:06d}-{key[:KEY_DIGITS]}.ids", key) for index, key in enumerate(keys)]
 
 
 def holds_out(options: dict[str, Any]) -> bool:
