@@ -1,4 +1,4 @@
-"""Added tokens that only files of settings name: transformers' ids, or a refusal."""
+"""Added tokens in files of settings: they agree with tokenizer.json, and have transformers' ids, or are refused."""
 
 import json
 import logging
@@ -64,17 +64,19 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_tokens_of_settings_have_the_ids_of_transformers(name: str, base: dict[str, Any], tmp_path: Path) -> None:
-    write(tmp_path, base, CASES[name])
-    theirs = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(str(tmp_path))
-    ours = Tokenizer.load(tmp_path)
-    assert X in ours.special_tokens
+def test_tokens_of_settings_alone_are_refused_and_transformers_makes_files_that_agree(
+    name: str, base: dict[str, Any], tmp_path: Path
+) -> None:
+    write(home := tmp_path / "old", base, CASES[name])
+    said = rf"({'|'.join(CASES[name])}): .*'<[xy]>'.*AutoTokenizer.from_pretrained\('.*old'\).save_pretrained\(NEW\)"
+    with pytest.raises(InputError, match=said):
+        Tokenizer.load(home)
+    theirs = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(str(home))
+    theirs.save_pretrained(tmp_path / "new")
+    ours = Tokenizer.load(tmp_path / "new")
+    assert X in ours.special_tokens or name == "names of two kinds"
     assert ours.special_tokens == theirs.added_tokens_encoder
     assert [ours.encode(text) for text in TEXTS] == [theirs.encode(text) for text in TEXTS]
-    exported = tmp_path / "exported"
-    bpe_pipeline.export(tmp_path, output=exported, export=["hf"])
-    bare = pytest.importorskip("tokenizers").Tokenizer.from_file(str(exported / "tokenizer.json"))
-    assert [bare.encode(text).ids for text in TEXTS] == [ours.encode(text) for text in TEXTS]
 
 
 tokens = st.sampled_from([X, Y, EOT, "low", "<x><y>"])
@@ -164,21 +166,13 @@ def test_tokens_of_white_space_are_found_as_tokenizers_finds_them(base, tmp_path
         assert list(ours.encode_iterable(iter(text))) == ours.encode(text) == ours.as_transformers().encode(text)
 
 
-def test_no_new_token_gets_the_id_of_a_token_of_settings(base: dict[str, Any], tmp_path: Path) -> None:
-    home = tmp_path / "tok"
-    write(home, base, CASES["added"])
-    run = bpe_pipeline.combine({"qqqq": 9, "zzzz": 9}, special_tokens=[EOT, X, Y], output=tmp_path / "run")
-    bpe_pipeline.export(home, output=tmp_path / "whole", export=["hf"])
-    assert bpe_pipeline.extend(tmp_path / "whole", run, add=2, output=tmp_path / "new").plan[0].id == 299
-    bpe_pipeline.export(home, output=tmp_path / "more", export=["hf"], added_special_tokens=["<new>"])
-    assert Tokenizer.load(tmp_path / "more").special_tokens["<new>"] == 299
-
-
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"added_tokens.json": {X: 400}}, "<x> has the id 400, but transformers gives '<x>' the id 297"),
-        ({"tokenizer_config.json": {"unk_token": {"content": X}}}, 'unk_token names .<x>., .*"__type"'),
+        ({"added_tokens.json": {EOT: 400}}, r"has '.*' with the id 400, which tokenizer.json lists with the id 296"),
+        ({"tokenizer_config.json": {"added_tokens_decoder": {"300": entry(EOT)}}}, r"300 is '.*', which .* the id 296"),
+        ({"tokenizer_config.json": {"added_tokens_decoder": {"296": entry(EOT, rstrip=True)}}}, "another rstrip than"),
+        ({"tokenizer_config.json": {"unk_token": {"content": X}}}, "unk_token names '<x>', which tokenizer.json does"),
         ({"tokenizer_config.json": {"split_special_tokens": True}}, "split_special_tokens is true"),
     ],
 )
@@ -190,8 +184,6 @@ def test_settings_that_are_not_reproduced_are_refused(
         Tokenizer.load(tmp_path)
 
 
-def test_doctor_names_tokens_that_tokenizer_json_lacks(base: dict[str, Any], tmp_path: Path) -> None:
+def test_doctor_says_what_makes_the_files_agree(base: dict[str, Any], tmp_path: Path) -> None:
     write(tmp_path, base, CASES["list"])
-    found = [one for one in bpe_pipeline.doctor(tmp_path).findings if X in one.because]
-    assert any("transformers has" in one.because and "export" in one.take for one in found)
-    assert any("hf with tokenizers" in one.because and "other ids" in one.because for one in found)
+    assert any("save_pretrained(NEW)" in one.because for one in bpe_pipeline.doctor(tmp_path).findings)

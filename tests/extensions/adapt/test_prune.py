@@ -187,9 +187,9 @@ def test_ids_that_tokenizer_json_says_move_and_files_that_may_name_others_are_le
         (home / name).write_text(json.dumps(content))
     (home / "special_tokens_map.json").unlink()
     (home / "README.md").write_text("of the base")
-    (home / "weights.bin").write_bytes(bytes(2 << 20))
+    (home / "corpus.txt").write_text("of a person")
     said = succeeded(run("prune", home, counted, "--keep", 400, "--output", new)).stderr
-    left_out = "README.md, config.json, weights.bin, generation_config.json"
+    left_out = "README.md, config.json, generation_config.json"
     assert f"not copied from {home}: {left_out}; ids have moved" in said
     assert "tokenizer_config.json has no eos_token_id any more" in said
     made = json.loads((new / "tokenizer.json").read_text())
@@ -202,7 +202,7 @@ def test_ids_that_tokenizer_json_says_move_and_files_that_may_name_others_are_le
     assert theirs.encode("a").ids[-1] == 399
     assert not {"README.md", "config.json", "generation_config.json"} & {file.name for file in new.iterdir()}
     (new / "README.md").write_text("own")
-    with pytest.warns(UserWarning, match=r"config.json, weights.bin; they are of the model, or there already"):
+    with pytest.warns(UserWarning, match=r"config.json; they are of the model"):
         bpe_pipeline.prune(home, counted, keep=400, keep_ids=True, output=tmp_path / "gaps")
     for name in ("README.md", "generation_config.json"):
         assert (tmp_path / "gaps" / name).read_bytes() == (home / name).read_bytes()

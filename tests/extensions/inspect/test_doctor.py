@@ -132,7 +132,7 @@ DEFECTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "an eos that is none": (
         _edit("tokenizer_config.json", lambda d: d.update(eos_token="<none>")),
         WRONG,
-        "'<none>', which is not one",
+        "'<none>', which tokenizer.json does not list",
     ),
     "too few rows": (_edit("config.json", lambda d: d.update(vocab_size=300)), WRONG, "vocab_size is 300"),
     "another eos id": (_edit("config.json", lambda d: d.update(eos_token_id=[1, 2])), WRONG, "eos_token_id is [1, 2]"),

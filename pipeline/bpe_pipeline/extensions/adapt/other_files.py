@@ -1,19 +1,19 @@
 """What else is in the directory of a base, such as README.md: it is copied, unless it may name ids that moved."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from fnmatch import fnmatchcase
 
 from bpe_pipeline.run.manifest import run_of
-from bpe_pipeline.storage import Location, existing, names_in, read_bounded
+from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.storage.atomic import write_whole
 from bpe_pipeline.tokenizer.formats.export_formats import FILE_NAMES
+from bpe_pipeline.tokenizer.formats.fields import read_bytes
 from bpe_pipeline.tokenizer.formats.files import PATTERNS
-from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME, TEMPLATE_NAME
+from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
 
-_OF_MODEL = "config.json"  # its vocab_size is that of the base
-_OURS = ("made-from.json", "new-tokens.parquet", "id-map.parquet", "removed.parquet")
-_OF_TOKENIZERS = (*FILE_NAMES, *PATTERNS, TEMPLATE_NAME, "added_tokens.json", *_OURS, ".*")
-_MOST_BYTES = 1 << 20  # of a file that is copied: weights are larger
+_COPIED = ("README*", "LICENSE*", "NOTICE*", "*.md", "*.json")
+_OF_TOKENIZERS = (*FILE_NAMES, *PATTERNS, "added_tokens.json", "made-from.json", ".*")
+_OF_MODELS = ("config.json", "*.index.json")  # which describe weights, whose number changes
 
 
 def copy_other_files(
@@ -26,23 +26,18 @@ def copy_other_files(
     names, left_out, copied = _other_files(base), list[str](), list[str]()
     there = existing([directory / name for name in names])
     for name, exists in zip(names, there, strict=True):
-        if moves_ids or name == _OF_MODEL or (exists and name not in before):
+        if moves_ids or _is_one_of(name, _OF_MODELS) or (exists and name not in before):
             left_out.append(name)
-            continue
-        try:
-            data = read_bounded(base / name, _MOST_BYTES)
-        except (OSError, ValueError):
-            left_out.append(name)
-            continue
-        write_whole(directory / name, data)
-        copied.append(name)
+        else:
+            write_whole(directory / name, read_bytes(base / name))
+            copied.append(name)
     if moves_ids and base.is_dir() and run_of(base) is None and (base / GENERATION_NAME).exists():
         left_out.append(GENERATION_NAME)
     if not left_out:
         return copied, ""
     why = "ids have moved: change those that they name by id-map.parquet, and copy them"
     if not moves_ids:
-        why = "they are of the model, or there already: vocab_size and rows of the model must fit the new tokens"
+        why = "they are of the model, whose vocab_size and rows must fit the new tokens, or were there already"
     return copied, f"not copied from {base}: {', '.join(left_out)}; {why}"
 
 
@@ -50,5 +45,9 @@ def _other_files(base: Location) -> list[str]:
     """List them; none of a file alone, whose neighbours may be anything, or of a run's tokenizer, which has none."""
     if not base.is_dir() or run_of(base) is not None:
         return []
-    names = [name for name in names_in(base) if not any(fnmatchcase(name, one) for one in _OF_TOKENIZERS)]
+    names = [name for name in names_in(base) if _is_one_of(name, _COPIED) and not _is_one_of(name, _OF_TOKENIZERS)]
     return [name for name in names if (base / name).is_file()]
+
+
+def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)

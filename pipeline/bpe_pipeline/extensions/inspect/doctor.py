@@ -44,11 +44,10 @@ from bpe_pipeline.tokenizer.check import (
     replaced_by_transformers,
     texts_to_check,
 )
-from bpe_pipeline.tokenizer.formats.added_tokens import unlisted_tokens
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS
 from bpe_pipeline.tokenizer.formats.fields import SNIPPET_NAME
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
-from bpe_pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME
+from bpe_pipeline.tokenizer.formats.huggingface import EDITABLE
 from bpe_pipeline.tokenizer.formats.well_known import found
 from bpe_pipeline.tokenizer.model import Model, bytes_of_letters
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
@@ -83,10 +82,6 @@ def examine(path: Location, texts: Sequence[str], run: Run | None, listener: Lis
 def _special_tokens(model: Model, home: Location) -> Iterator[Finding]:
     """Check roles, the chat template, and special tokens that collide."""
     specials, export = model.vocabulary.special_tokens, command("export", home)
-    if (home / MODEL_NAME).exists() and (unlisted := unlisted_tokens(home / MODEL_NAME, specials)):
-        message = f"transformers has {first_of(unlisted)} from the settings next to {MODEL_NAME}, which lacks them"
-        remedy = f"{export} --output NEW lists them, for libraries that read {MODEL_NAME} alone"
-        yield Finding(ADVICE, message, remedy, {"tokens": unlisted})
     written = {text.encode(): text for text in specials}
     for id_, token in model.vocabulary.tokens.items():
         if (text := written.get(token)) is not None and specials[text] != id_:

@@ -13,7 +13,7 @@ from bpe_pipeline.pattern.token_rules import Preparation
 from bpe_pipeline.run.ids import Roles
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
-from bpe_pipeline.tokenizer.formats.added_tokens import Settings, check_numbering, read_added_tokens
+from bpe_pipeline.tokenizer.formats.added_tokens import Settings, check_numbering, entries_of, read_added_tokens
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, steps_of, token_field
 from bpe_pipeline.tokenizer.formats.kinds import model_type, other_kind
 from bpe_pipeline.tokenizer.formats.post_processor import read_around, with_names
@@ -45,7 +45,7 @@ def load_huggingface(file: Location) -> Model:
 def model_of(document: Field, config: Field, settings: Settings | None = None) -> Model:
     """Return the model of a tokenizer.json and its tokenizer_config.json; InputError as for `load_huggingface`.
 
-    settings: files that may name more added tokens.
+    settings: files that have to agree with its added tokens.
     """
     file = document.file
     model = document.member("model")
@@ -60,9 +60,6 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
     whole_pre_tokens = model.flag("ignore_merges")
     nfc = _normalizes(document.member("normalizer"))
     added, vocab = document.member("added_tokens"), model.member("vocab")
-    if settings is not None:
-        entries = added.elements() if added.value is not None else []
-        added = Field(settings.added_tokens(entries, vocab.read(dict)), file, added.path)
     special_tokens, rules = read_added_tokens(added, vocab, normalizes=nfc, whole_pre_tokens=whole_pre_tokens)
     merge_list = model.member("merges")
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in merge_list.read(list)]
@@ -70,6 +67,8 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
     tokens = byte_alphabet.read_tokens(vocab, byte_alphabet.only_special(special_tokens, vocab, merges))
     vocabulary = byte_alphabet.vocabulary_of(file, tokens, merges, special_tokens, lossy=True)
     check_numbering(added, vocab)
+    if settings is not None:
+        settings.check(entries_of(added))
     separator = token_field(config, SEPARATOR_KEY)
     if separator.value is not None and separator.read(str) not in special_tokens:
         separator.refuse(f"names {separator.value!r}, which is not one of the special tokens")
