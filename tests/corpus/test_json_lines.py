@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus import lines as line_reader
 from bpe_pipeline.corpus.files import CorpusFile
-from bpe_pipeline.corpus.lines import parse_lines, read_json_lines, whole_lines
+from bpe_pipeline.corpus.formats import lines as line_reader
+from bpe_pipeline.corpus.formats.lines import parse_lines, read_json_lines, whole_lines
 
 DECODER = json.JSONDecoder(parse_int=float)  # `int` refuses numbers of many digits
 FILE = CorpusFile("a.jsonl", 0, 0, "", "jsonl")

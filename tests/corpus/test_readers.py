@@ -20,9 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import InputError, InvalidTextError
-from bpe_pipeline.corpus import lines, readers
+from bpe_pipeline.corpus import readers
 from bpe_pipeline.corpus.files import FileSpan, FileType
-from bpe_pipeline.corpus.lines import read_lines
+from bpe_pipeline.corpus.formats import lines
+from bpe_pipeline.corpus.formats.lines import read_lines
 from bpe_pipeline.corpus.listing import describe
 from bpe_pipeline.corpus.readers import read_span
 

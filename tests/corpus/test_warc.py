@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus import lines, readers
+from bpe_pipeline.corpus import readers
 from bpe_pipeline.corpus.files import FileSpan
 from bpe_pipeline.corpus.formats import warc
 from bpe_pipeline.corpus.listing import describe
@@ -115,7 +115,6 @@ def test_long_records_are_skipped_and_counted(tmp_path: Path, monkeypatch: pytes
     assert (documents, counter[b"c"], lost["records_too_long"]["count"]) == (2, 1, 1)
     start = len(archives.wet([])[0]) + len(archives.wet([b"a" * 100])[1])
     assert lost["records_too_long"]["examples"] == [f"{tmp_path}/a.warc, byte {start}"]
-    assert lines.MOST_LINE_BYTES > 100
 
 
 @pytest.mark.parametrize(

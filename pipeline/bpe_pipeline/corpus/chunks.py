@@ -140,12 +140,6 @@ class SearchedText:
         return None
 
 
-def line_cut(text: SearchedText, reach: int, wanted: int) -> int | None:
-    """Return the start of the next line, or None."""
-    end = text.first(wanted - 1, min(wanted - 1 + reach, text.size), find_line_end)
-    return None if end is None else end + 1
-
-
 def find_line_end(data: bytes, low: int, high: int) -> int | None:
     """Return the first line feed in a range, or None."""
     at = data.find(b"\n", low, high)

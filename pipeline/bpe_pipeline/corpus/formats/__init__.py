@@ -5,21 +5,22 @@ A format is a `CorpusFormat` that an entry point of the group `bpe_pipeline.corp
 All formats are loaded to recognise a file, so a module imports what is large only where it reads.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.corpus.documents import Records
 
 if TYPE_CHECKING:
     from bpe_pipeline.corpus.chunks import Cutting, SearchedText
-    from bpe_pipeline.corpus.documents import Records
     from bpe_pipeline.corpus.files import CorpusFile, FileSpan
     from bpe_pipeline.corpus.read_budget import ReadBudget
 
 AUTO = "auto"  # where each file shows its own format
 Progress = Callable[[int], None]
+Texts = Iterator[bytes | Records]
 Stretch = tuple[int, int | None]
 """Bytes [first, last) of a file's text; None: to its end."""
 
@@ -35,7 +36,20 @@ class Part(NamedTuple):
     size: int | None = None
 
 
-class CorpusFormat(ABC):
+def _no_mark(_head: bytes, _tail: bytes) -> bool:
+    return False
+
+
+def _no_cut(*_: object) -> None:
+    return None
+
+
+def _no_texts(*_: object) -> Texts:
+    raise AssertionError("an extension reads it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusFormat:
     """A format of corpus files.
 
     title: how messages call it. suffixes: of the names of its files, in lower case. magic: what its files begin with,
@@ -49,39 +63,28 @@ class CorpusFormat(ABC):
     text, which special tokens separate into documents, and of which any stretch is text; other formats yield
     `Records`. are_lines: whether a document is a line with its ending. compresses_itself: whether it has its own
     compression, so that a file of it is never in another one, and its size is not that of its text.
+
+    marks: whether the first and last bytes of a file show that it is of this format, whatever its name is.
+    cut: returns the first position of a text, at most some bytes behind a wanted one, where a part may start, or None.
+    cuts: returns the parts of a file, of about so many bytes or less; together they are all of its documents. It raises
+    `InputError` for a file that changed, is damaged, or has no such field.
+    read: yields the texts of a span, which is made of parts, as `readers.read_span` does.
     """
 
-    title: ClassVar[str]
-    suffixes: ClassVar[tuple[str, ...]] = ()
-    magic: ClassVar[tuple[bytes, ...]] = ()
-    offered: ClassVar[bool] = True
-    position: ClassVar[str] = "byte"
-    parts: ClassVar[str] = "bytes"
-    has_fields: ClassVar[bool] = True
-    begins_anywhere: ClassVar[bool] = False
-    are_lines: ClassVar[bool] = False
-    compresses_itself: ClassVar[bool] = False
-
-    def marks(self, head: bytes, tail: bytes) -> bool:
-        """Return whether the first and last bytes of a file show that it is of this format, whatever its name is."""
-        return bool(self.magic) and head.startswith(self.magic)
-
-    def cut(self, cutting: "Cutting", text: "SearchedText", reach: int, wanted: int) -> int | None:
-        """Return the first position of a text, at most `reach` behind a wanted one, where a part may start, or None."""
-        return None
-
-    @abstractmethod
-    def cuts(self, file: "CorpusFile", cutting: "Cutting", chunk_bytes: int) -> list[Part]:
-        """Return the parts of a file, of about `chunk_bytes` or less; together they are all of its documents.
-
-        Raises `InputError` for a file that changed, is damaged, or has no such field.
-        """
-
-    @abstractmethod
-    def read(
-        self, span: "FileSpan", text_field: str, progress: Progress, budget: "ReadBudget", text: Stretch
-    ) -> "Iterator[bytes | Records]":
-        """Yield the texts of a span, which is made of parts, as `readers.read_span` does."""
+    title: str
+    suffixes: tuple[str, ...] = ()
+    magic: tuple[bytes, ...] = ()
+    offered: bool = True
+    position: str = "byte"
+    parts: str = "bytes"
+    has_fields: bool = True
+    begins_anywhere: bool = False
+    are_lines: bool = False
+    compresses_itself: bool = False
+    marks: Callable[[bytes, bytes], bool] = _no_mark
+    cut: "Callable[[Cutting, SearchedText, int, int], int | None]" = _no_cut
+    cuts: "Callable[[CorpusFile, Cutting, int], list[Part]]"
+    read: "Callable[[FileSpan, str, Progress, ReadBudget, Stretch], Texts]" = _no_texts
 
 
 @cache

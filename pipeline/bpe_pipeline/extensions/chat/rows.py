@@ -18,7 +18,7 @@ from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus.contents import BYTE_ORDER_MARK
 from bpe_pipeline.corpus.files import CorpusFile, FileSpan, damaged
-from bpe_pipeline.corpus.lines import TOO_LONG, lines_that_fit
+from bpe_pipeline.corpus.formats.lines import TOO_LONG, lines_that_fit
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, UNLIMITED, ReadBudget
 from bpe_pipeline.corpus.readers import blocks_of_span, unchanged
 from bpe_pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
