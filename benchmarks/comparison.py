@@ -114,12 +114,12 @@ def times(group: Sequence[Record], tool: str, field: str) -> float | None:
 
 
 def headline(all_records: Sequence[Record]) -> str:
-    """Return the first sentences of the README: compared with `BpeTrainer`."""
+    """Return the first sentence of the README: compared with `BpeTrainer`."""
     group = tasks(all_records)[0]
     faster, smaller = (times(group, "tokenizers", field) or 0 for field in ("wall_s", "peak_memory_bytes"))
     return _filled(
-        "**Train GPT-style BPE tokenizers on corpora larger than memory.** The merges of Hugging Face's `BpeTrainer`, "
-        f"{faster:.0f} times as fast and in 1/{smaller:.0f} of its memory."
+        f"**Learns exactly the merges of Hugging Face's `BpeTrainer`, {faster:.0f} times as fast, in 1/{smaller:.0f} of the "
+        "memory**, from text that need not fit in memory."
     )
 
 

@@ -82,34 +82,26 @@ def _members(kind: type[Any]) -> Iterator[str]:
         if inspect.isfunction(function := getattr(member, "__func__", member)):
             shown.setdefault(function, []).append(name)
     known: set[str] = set()  # entries of earlier methods
-    if kind.__name__ in compat.__all__:  # the interface is that of another library
-        yield "**Methods**"
-        yield "\n".join(_brief(function, known) for function in shown)
-        return
-    for function, names in shown.items():
-        own = function.__name__
-        yield f"### {kind.__name__}.{own}"
-        if others := [f"`{name}`" for name in names if name != own]:
-            yield f"Also as {' and '.join(others)}."
-        if inspect.getdoc(function) == inspect.getdoc(getattr(bpe_pipeline, own, None)):
-            yield f"As [`{own}`](#{own})."
-        else:
-            yield from _described(own, function, known)
+    yield "**Methods**"
+    yield "\n".join(_brief(function, names, known) for function, names in shown.items())
 
 
-def _brief(function: Any, known: set[str]) -> str:
+def _brief(function: Any, also: list[str], known: set[str]) -> str:
     """Return a method in one line: its arguments without types, what it does, and entries that are not known."""
     names, keyword_only = [], False
     for one in list(inspect.signature(function).parameters.values())[1:]:
         names += ["*"] if one.kind is one.KEYWORD_ONLY and not keyword_only else []
         keyword_only = keyword_only or one.kind is one.KEYWORD_ONLY
-        names.append(one.name if one.default is one.empty else f"{one.name}={one.default!r}")
-    text = (inspect.getdoc(function) or "") + "\n"
-    said = [_text(text.partition("\n")[0])]
+        stars = "**" if one.kind is one.VAR_KEYWORD else ""
+        names.append(stars + one.name if one.default is one.empty else f"{one.name}={one.default!r}")
+    text, own = (inspect.getdoc(function) or "") + "\n", function.__name__
+    others = [f"`{name}`" for name in also if name != own]
+    said = [f"(Also as {' and '.join(others)}.)"] if others else []
+    said += _paragraphs(_EXAMPLE.sub("", _SECTION.sub("", text)))
     for title, content in _SECTION.findall(text):
-        said += [line for line in _listed(content, ()) if title == "Args" and line not in known]
+        said += [line for line in _listed(content, ()) if title in ("Args", "Raises") and line not in known]
     known.update(said)
-    return f"- `{function.__name__}({', '.join(names)})`: {' '.join(said)}"
+    return f"- `{own}({', '.join(names)})`: {' '.join(said)}"
 
 
 def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
@@ -190,17 +182,15 @@ def _keywords(name: str, section: str, command: str, options: Mapping[str, str])
     of_train = _ENTRY.findall(f"{inspect.getdoc(bpe_pipeline.train)}\n".split("Keyword Args:\n")[1])
     same = [one for one in entries if one in of_train and name != "train"]
     own = [one for one in entries if one not in same]
-    named = [_named(one[0], one[2], options[one[0]]) for one in own if one[0] in options]
-    is_own = name in _functions_of_commands()
+    named = [text for one in own if one[0] in options and (text := _renamed(one[0], options[one[0]]))]
     if command:
         link = f"**Options** of [`{command}`](commands/{command}.md)"
-        more = ["others as in [`train`](#train)"] if is_own and same and named else []
-        yield f"{link}: {', '.join([*named, *more])}." if named else f"{link}."
-    if same and not is_own:
+        yield f"{link}; by other names: {', '.join(named)}." if named else f"{link}."
+    if same and name not in _functions_of_commands():
         without = [f"`{one[0]}`" for one in of_train if one not in same]
         listed = [f"`{one[0]}`" for one in same]
         short = f"all but {', '.join(without)}" if without else "all"
-        yield f"**Options** of [`train`](#train): {short if len(without) < len(same) else ', '.join(listed)}."
+        yield f"**Options** of [`train`](python.md#train): {short if len(without) < len(same) else ', '.join(listed)}."
     if described := [one for one in own if one[0] not in options]:
         yield "\n".join(f"- `{key}` (`{kind}`): {_text(_DEFAULT.sub('', said))}" for key, kind, said in described)
 
@@ -209,11 +199,9 @@ def _functions_of_commands() -> set[str]:
     return {command.python for command in commands.declared().values()}
 
 
-def _named(key: str, said: str, flag: str) -> str:
-    """Return a keyword with its default, and its flag if that has another name."""
-    default = _DEFAULT.search(said)
-    other = "" if flag == f"--{key.replace('_', '-')}" else f" (`{flag}`)"
-    return f"`{key}={default[1] if default else None}`{other}"
+def _renamed(key: str, flag: str) -> str:
+    """Return a keyword with its flag if that has another name, else nothing."""
+    return "" if flag == f"--{key.replace('_', '-')}" else f"`{key}` (`{flag}`)"
 
 
 def _signature(name: str, thing: Any) -> str:

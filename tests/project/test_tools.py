@@ -26,14 +26,6 @@ def test_a_mutation_matches_one_line(mutation: Mutation) -> None:
         assert f"def {function}" in (HOME / "tests" / file).read_text()
 
 
-def test_the_table_in_contributing_lists_all_mutations() -> None:
-    table = (HOME / "CONTRIBUTING.md").read_text().partition("## Do the tests notice?")[2].partition("\n## ")[0]
-    rows = [row.split(" | ") for row in table.splitlines() if row.startswith("| ") and not row.startswith("| broken")]
-    assert [(name[2:], file) for name, file, _ in rows] == [
-        (mutation.name, f"`{Path(mutation.file).name}`") for mutation in MUTATIONS
-    ]
-
-
 @pytest.mark.slow
 def test_every_target_of_the_fuzzer_runs() -> None:
     done = python(HOME / "tests" / "fuzz", "--inputs", "20", "--seconds", "300")

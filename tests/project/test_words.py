@@ -1,4 +1,4 @@
-"""Pages, help and messages say the usual words of the field, each for one thing; CONTRIBUTING.md has the list."""
+"""Pages, help and messages say the usual words of the field, each for one thing; the glossary has the list."""
 
 import ast
 import re
