@@ -13,6 +13,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = home / "corpus"
     corpus.mkdir()
     markup = "<script>alert(2)</script><img src=http://example.com/x onerror=alert(3)> &amp; "
+    markup += "</style> {{ 7 * 7 }} {% raw %} ${7*7} \x00 \u202eabc\u2066 "
     for name, text in {
         "<img src=x onerror=alert(4)>.txt": markup * 200,
         "words.txt": "the low lower lowest The LOW \xe9t\xe9 привет, мир! 東京 " * 400,

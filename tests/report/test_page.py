@@ -116,7 +116,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert found == {(name, one): ratio for name in ("this tokenizer", "a $label$") for one, ratio in ratios.items()}
     assert " times the tokens of en for the same held-out text" in (copied / "report.txt").read_text()
     drawn = {path.name: path.read_bytes() for path in figures.iterdir()}
-    for name in ("size-curve", "languages", "sources"):
+    for name in ("size-curve", "languages"):
         assert b"a $label$" in drawn[f"{name}.svg"]
         assert drawn[f"{name}.pdf"].startswith(b"%PDF")
     assert "is not empty" in refused(run("report", copied, *words), 1)

@@ -4,7 +4,6 @@ Series differ by colour and marker: they can be distinguished in grey, and by pe
 Ito's colours).
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,16 +129,6 @@ def size(field: str, sizes: Iterable[int]) -> Encoding:
     scale = {"type": "log", "domain": [first * 0.85, listed[-1] * 1.15], "nice": False}
     axis = {"values": ticks, "format": "~s"}
     return {"field": field, "type": "quantitative", "title": "vocabulary size", "scale": scale, "axis": axis}
-
-
-def without_endings(names: Iterable[str]) -> dict[str, str]:
-    """Return names of files as figures show them: without their endings, where they stay different.
-
-    >>> without_endings(["en.txt", "gu.jsonl.gz", "v1.2"])
-    {'en.txt': 'en', 'gu.jsonl.gz': 'gu', 'v1.2': 'v1.2'}
-    """
-    bare = {name: re.sub(r"(?<=[^/])(\.[a-z]\w{1,7}){1,2}$", "", name) for name in names}
-    return bare if len({*bare.values()}) == len(bare) else {name: name for name in bare}
 
 
 def theme(font_pixels: int = 12) -> dict[str, Any]:

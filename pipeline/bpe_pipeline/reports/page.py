@@ -46,7 +46,7 @@ def report_page(
         Chapter("sizes", "Vocabulary sizes", parts["sizes"], figures("size-curve", "gain")),
         *([Chapter("inputs", "Inputs", parts["lead"], figures("heat-map"))] if parts["lead"] else []),
         Chapter("by-language", "By language", parts["languages"], figures("languages")),
-        Chapter("sample", "Sample", [*parts["sample"], *parts["sources"]], figures("sources")),
+        Chapter("sample", "Sample", [*parts["sample"], *parts["sources"]]),
         Chapter("tokens", "Tokens", parts["tokens"], search=f"{numbers.tokenizers[0][1]:,}"),
         Chapter("made", "How it was made", [*parts["skipped"], *parts["made"]], folded=True),
     ]

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from bpe_pipeline.reports.figure import Figure, Series, category, figure_of, heat_map, number, size, without_endings
+from bpe_pipeline.reports.figure import Figure, Series, category, figure_of, heat_map, number, size
 from bpe_pipeline.reports.numbers import MARKED_SIZES, Numbers, language_costs
 from bpe_pipeline.reports.parts import Table
 
 
 def page_figures(numbers: Numbers, tables: Iterable[Table] = ()) -> list[Figure]:
-    """Return the figures that have values: sizes, doublings, heat maps of tables, languages and sources."""
+    """Return the figures that have values: sizes, doublings, heat maps of tables, and languages."""
     maps = [heat_map(table) for table in tables if table.heat]
-    return [_sizes(numbers), *_gain(numbers), *maps, _languages(numbers), *_sources(numbers)]
+    return [_sizes(numbers), *_gain(numbers), *maps, _languages(numbers)]
 
 
 def _sizes(numbers: Numbers) -> Figure:
@@ -58,17 +58,3 @@ def _languages(numbers: Numbers) -> Figure:
     ]
     x = number("x", f"{found.unit} relative to {found.reference}")
     return figure_of("languages", "Cost by language", (x, category("y")), series, found.origin)
-
-
-def _sources(numbers: Numbers) -> Iterator[Figure]:
-    sample = numbers.sample
-    if sample is None or len(sample.tokenizers[0].sources) < 2:
-        return
-    names = without_endings(source.name for source in sample.tokenizers[0].sources)
-    series = [
-        Series(name, [(round(one.numbers.get("bytes_per_token", 0), 4), names[one.name]) for one in measures.sources])
-        for (name, _), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True)
-    ]
-    what = "held-out text" if sample.held_out else "a sample of the training corpus"
-    x = number("x", "bytes per token")
-    yield figure_of("sources", "Bytes per token by source", (x, category("y")), series, f"Sources of {what}.")

@@ -19,7 +19,9 @@ import bpe_pipeline
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.extensions.sweep.options import SweepOptions
 from bpe_pipeline.extensions.sweep.rule import recommend
+from bpe_pipeline.extensions.sweep.sweep import SWEEP
 from bpe_pipeline.extensions.sweep.sweep_worker import Point
+from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.stored import stored
 
@@ -100,6 +102,16 @@ def test_the_report_of_the_recommended_tokenizer_has_the_table(swept: Path) -> N
     assert 'id="heat-map"' in page
 
 
+def test_names_of_runs_are_text_in_the_report(home: Path, tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>{{ 7 * 7 }}\u202e"
+    run_directory = shutil.copytree(home / "runs" / "a", tmp_path / name)
+    swept = bpe_pipeline.sweep([run_directory, home / "runs" / "b"], vocab_size=280, output=tmp_path / "sweep")
+    page = (swept.tokenizer.parent / "report.html").read_text()
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;{{ 7 * 7 }}" in page
+
+
 def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: Path) -> None:
     words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB"]
     succeeded(run(*words, cwd=home))
@@ -111,6 +123,8 @@ def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: 
 
 def test_an_interrupted_sweep_learns_what_it_lacks(home: Path, swept: Path, tmp_path: Path) -> None:
     output = shutil.copytree(swept, tmp_path / "sweep")
+    Directory(output, SWEEP).write_manifest({"points": []})
+    assert "warning" not in succeeded(run("merge", output / "mixtures/a-x1", "--vocab-size", 600)).stderr
     for name in ("sweep.parquet", "mixtures/a-x1/merges.parquet", "mixtures/a-x2.5+b-x1/counter.parquet"):
         (output / name).unlink()
     (output / ".sweep.parquet.elsewhere-1.partial").touch()  # of a process that was killed on another machine

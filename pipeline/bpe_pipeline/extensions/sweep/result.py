@@ -28,10 +28,10 @@ def write_table(where: Location, points: Sequence[Point]) -> None:
     write_rows(where, rows, _COLUMNS)
 
 
-def section(home: Location) -> Section:
-    """Return what a sweep adds to the report of one of its mixtures."""
+def section(home: Location) -> Section | None:
+    """Return what a sweep adds to the report of one of its mixtures; None if it has not ended."""
     points = stored(tuple[Point, ...], read_json(home / "sweep.json")["points"])
-    return Section(tables=(table_of(points, recommend(points), home),))
+    return Section(tables=(table_of(points, recommend(points), home),)) if points else None
 
 
 def table_of(points: Sequence[Point], chosen: Recommendation, home: Location) -> Table:
