@@ -63,6 +63,24 @@ def test_lines_at_once_are_lines_one_by_one(pattern, texts, window, errors, nfc,
     assert fed(compiled, texts, tokens=tokens, at_once=True, added_tokens=added, **options) == one_by_one
 
 
+def test_a_document_after_lines_that_failed_is_one_document() -> None:
+    pattern, spilled = compile_pattern("gpt2"), []
+
+    def spill(_: _core.ChunkCounter) -> None:
+        spilled.append(True)
+        if len(spilled) == 1:
+            raise OSError("no space")
+
+    lines, cutter = b"".join(b"%d\n" % number for number in range(20_000)), line_tables(pattern).native()
+    counter = _core.ChunkCounter(pattern.automaton, [], line_cutter=cutter, budget_bytes=1 << 16, spill=spill)
+    with pytest.raises(OSError, match="no space"):
+        counter.feed_documents(_core.line_offsets(lines), lines, are_lines=True)
+    counter.feed(b"", end=True)
+    before = counter.statistics()["documents"]
+    counter.feed(b"a\n\nb", end=True)
+    assert counter.statistics()["documents"] == before + 1
+
+
 @pytest.mark.parametrize("expression", OPEN)
 def test_a_pattern_that_cannot_is_cut_line_by_line(expression: str) -> None:
     assert line_tables(compile_pattern(expression)) is None

@@ -144,8 +144,8 @@ class ChunkCounter {
   // Lines, each of which is a document with its ending, a line feed; the last may have none.
   void feed_lines(const uint8_t* bytes, size_t size) {
     in_lines_ = true;
+    const std::unique_ptr<bool, void (*)(bool*)> until(&in_lines_, [](bool* in) { *in = false; });
     feed(bytes, size, true);
-    in_lines_ = false;
   }
   // Counts pre-tokens that were cut elsewhere.
   void add(const uint8_t* pre_token, size_t size, uint64_t count) { table_.add(pre_token, size, count); }
