@@ -35,13 +35,11 @@ def test_a_file_without_conversations_is_refused(home: Path, tmp_path: Path, fil
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("rows.jsonl", "--template", "gemma"), "gemma needs <start_of_turn>, <end_of_turn>, which"),
         (("rows.jsonl",), "template tokenizer: the tokenizer has no chat template; name one, such as chatml"),
         (_TEMPLATE, "encoding chat data takes INPUT, or --dataset-info and --dataset, and --output"),
         ((*_ROWS, "--shard-format", "bin"), "no column for labels"),
         ((*_ROWS, "--shuffle", 1), "No such option '--shuffle'"),
         ((*_ROWS, "--max-samples", 3), "No such option '--max-samples'"),
-        ((*_ROWS, "--template-kwargs", "[1]"), "--template-kwargs: expected an object in JSON"),
         ((*_ROWS, "--pack", "best-fit"), "choose none, greedy or neat"),
         ((*_ROWS, "--pack", "neat", "--sequence-length", 1), "--sequence-length of packed rows must be at least 2"),
         ((*_ROWS, "--config", "size.json"), "val_size 3: give a share below 1, which --val-fraction holds out"),
