@@ -26,8 +26,8 @@ ELSEWHERE = {
 }
 PATTERN, VOCAB_SIZE = "gpt2", 32000
 
-# By trainer, in the order of the tables: whether it learns the merges of `BpeTrainer`, compared in the same sessions, and
-# the patterns that `benchmarks/adapters.py` could ask of it.
+# By trainer, in the order of the tables: whether it learns the merges of `BpeTrainer`, compared in the same sessions,
+# and the patterns that `benchmarks/adapters.py` could ask of it.
 FEATURES = {
     "tokenizers": ("itself", "your own"),
     ours.NAME: ("yes", "your own"),
@@ -118,8 +118,8 @@ def headline(all_records: Sequence[Record]) -> str:
     group = tasks(all_records)[0]
     faster, smaller = (times(group, "tokenizers", field) or 0 for field in ("wall_s", "peak_memory_bytes"))
     return _filled(
-        f"**Learns exactly the merges of Hugging Face's `BpeTrainer`, {faster:.0f} times as fast, in 1/{smaller:.0f} of the "
-        "memory**, from text that need not fit in memory."
+        f"**Learns exactly the merges of Hugging Face's `BpeTrainer`, {faster:.0f} times as fast, in 1/{smaller:.0f} of "
+        "the memory**, from text that need not fit in memory."
     )
 
 
