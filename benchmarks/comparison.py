@@ -118,8 +118,8 @@ def headline(all_records: Sequence[Record]) -> str:
     group = tasks(all_records)[0]
     faster, smaller = (times(group, "tokenizers", field) or 0 for field in ("wall_s", "peak_memory_bytes"))
     return _filled(
-        f"**Learns exactly the merges of Hugging Face's `BpeTrainer`, {faster:.0f} times as fast, "
-        f"in 1/{smaller:.0f} of the memory**, from text that need not fit in memory."
+        f"**Learns exactly the merges of Hugging Face's `BpeTrainer`, {faster:.0f} times as fast, in 1/{smaller:.0f} "
+        "of the memory**, from text that need not fit in memory."
     )
 
 

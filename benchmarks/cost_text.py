@@ -63,7 +63,7 @@ def plan_section(
 ) -> list[str]:
     """Return a row for each source and size: time by stage, memory, the bottleneck."""
     head = (
-        "text like | corpus: | counting: | combining: | joining: | merging: | different pre-tokens: "
+        "text like | corpus: | counting: | combining: | joining: | merging: | unique pre-tokens: "
         "| counter, chunk counters: | memory of merging: all pre-tokens, `--min-pre-token-count 2`: | bottleneck"
     )
     rows = []

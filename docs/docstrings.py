@@ -105,10 +105,16 @@ def _brief(function: Any, also: list[str], known: set[str]) -> str:
 
 
 def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
-    """Yield a signature and the parts of a docstring, without entries that are known, and add its own to them."""
+    """Yield a signature and the parts of a docstring, without entries that are known, and add its own to them.
+
+    Of a function of a command, but for `train`, only the first paragraph: the command's page and help have the rest.
+    """
     yield f"```python\n{_signature(name, thing)}\n```"
     text = (inspect.getdoc(thing) or "") + "\n"
+    short = name != "train" and name in _functions_of_commands()
     rest = _SECTION.sub("", text)
+    if short:
+        rest = "\n\n".join([text.partition("\n")[0], *(one[0] for one in _EXAMPLE.finditer(rest))])
     position = 0
     for example in _EXAMPLE.finditer(rest):
         yield from _paragraphs(rest[position : example.start()])
@@ -123,7 +129,9 @@ def _described(name: str, thing: Any, known: set[str]) -> Iterator[str]:
             if len(content.split()) > _SHORT and (said := _text(content)) not in known:
                 known.add(said)
                 yield f"**{title}** {said}"
-        elif lines := [line for line in _listed(content, options) if line not in known]:
+        elif not (short and title == "Args") and (
+            lines := [line for line in _listed(content, options) if line not in known]
+        ):
             known.update(lines)
             if len(lines) == 1:
                 yield f"**{title}** {lines[0]}"

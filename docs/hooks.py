@@ -118,7 +118,7 @@ def command_of(name: str) -> str:
             parts += [f"**{title}**", _rows(own)]
     options = [row for listed in groups.values() for row in listed]
     if same := [f"`{row.flag}`" for row in options if row in known - common]:
-        parts.append(f"**As of [`train`](train.md)**: {', '.join(same)}.")
+        parts.append(f"**Same as in [`train`](train.md)**: {', '.join(same)}.")
     if same := [f"`{row.flag}`" for row in options if row in common - every]:
         parts.append(f"**[Common options](../command.md#common-options)**: {', '.join(same)}.")
     return "\n\n".join(parts)

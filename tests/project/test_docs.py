@@ -140,6 +140,7 @@ def test_links_lead_to_files_and_headings() -> None:
         "README.md",
         "AGENTS.md",
         "CONTRIBUTING.md",
+        "pipeline/README.md",
         "benchmarks/README.md",
         "benchmarks/RESULTS.md",
         "benchmarks/NOTES.md",
