@@ -44,6 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--processes", action="store_true", help=text)
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use two processes, and none but this one for a single file."""
+    return 0 if len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file() else 2
+
+
 def pytest_configure() -> None:
     """Stop where the installed package has other entry points than the checkout: those of an older `pyproject.toml`."""
     stated = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["entry-points"]

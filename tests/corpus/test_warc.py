@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.corpus import readers
-from bpe_pipeline.corpus.files import FileSpan
+from bpe_pipeline.corpus.files import CorpusFile, FileSpan
 from bpe_pipeline.corpus.formats import warc
 from bpe_pipeline.corpus.listing import describe
+from bpe_pipeline.corpus.read_budget import UNLIMITED
 from bpe_pipeline.corpus.readers import read_span
 
 TEXT = st.text(st.sampled_from("ab 1é日\r\n"), max_size=40).map(str.encode)
 STARTS = st.sampled_from([b"WARC/1.0\r\n", b"\r\n\r\nWARC-Type: conversion\r\n", b"\r\n\r\n"])
+FILE = CorpusFile("a.warc", 0, 0, "", "warc")
 CHUNKED = {"Transfer_Encoding": "chunked"}
 
 
@@ -85,6 +87,25 @@ def test_texts_are_those_of_another_reader(tmp_path: Path, records: list[bytes],
         patch.setattr("bpe_pipeline.corpus.decompress._BLOCK_BYTES", block_bytes)
         patch.setattr(readers, "FIRST_BYTES", block_bytes)
         assert read(path) == by_warcio(data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(RECORDS, max_size=4), st.integers(0, 3000), st.binary(max_size=3), st.integers(1, 300))
+def test_damaged_archives_are_read_alike_in_any_blocks(
+    records: list[bytes], at: int, damage: bytes, block_bytes: int
+) -> None:
+    data = b"".join(records)
+    at %= len(data) + 1
+    data = data[:at] + damage + data[at + len(damage) :]
+    results: list[object] = []
+    for size in (block_bytes, len(data) + 1):
+        blocks = (data[start : start + size] for start in range(0, len(data), size))
+        try:
+            read = list(warc.read_records(FILE, blocks, 0, "", UNLIMITED))
+            results.append([(bytes(part.data), part.starts.tolist(), part.skipped) for part in read])
+        except InputError as error:
+            results.append(str(error))
+    assert results[0] == results[1]
 
 
 def test_what_is_skipped_is_in_the_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

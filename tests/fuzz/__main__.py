@@ -37,6 +37,7 @@ import test_count_worker
 import test_json_lines
 import test_merge_worker
 import test_tokenizer
+import test_warc
 from counter_files import read, write
 from merge_cases import arrays, engine_of, learn
 
@@ -214,6 +215,7 @@ for name, test in (  # property tests, to which Hypothesis gives what it makes o
     ("merging", test_merge_worker.test_same_merges_as_the_reference),
     ("configs", test_config_files.test_a_configuration_of_any_bytes_is_refused_or_read),
     ("records", test_json_lines.test_records_are_those_of_the_standard_json),
+    ("archives", test_warc.test_damaged_archives_are_read_alike_in_any_blocks),
     ("lines", test_json_lines.test_lines_do_not_depend_on_the_blocks),
     ("short pre-tokens", test_tokenizer.test_short_pre_tokens_are_merged_by_definition),
     ("long pre-tokens", test_tokenizer.test_long_pre_tokens_are_merged_by_definition),

@@ -118,13 +118,13 @@ def test_every_command_and_public_name_is_in_the_reference_as_the_objects_themse
     wanted |= {"command": {"list of options"}, "patterns": {"list of patterns"}, "numbers": {"list of numbers"}}
     for name, marks in wanted.items():
         page = _content(Path(f"reference/{name}.md"))
-        assert _module("hooks").with_reference(page) == page, "python docs/hooks.py"
+        assert _module("hooks").with_reference(page) == page, ".ci/generate reference"
         assert sorted(re.findall(r"^<!-- ((?:options|reference|list) of .*) -->$", page, re.MULTILINE)) == sorted(marks)
         assert all(map(pages.parses, re.findall(r"^bpe-pipeline [a-z].*", page, re.MULTILINE)))
     assert {path.stem for path in (pages.PAGES / "reference/commands").iterdir()} == {*all_commands()}
     python = "".join(_content(page) for page in ALL if page.name.startswith("python"))
     for page in (page for page in ALL if page.name.startswith("python")):
-        assert _module("hooks").with_reference(_content(page)) == _content(page), "python docs/hooks.py"
+        assert _module("hooks").with_reference(_content(page)) == _content(page), ".ci/generate reference"
     all_names = [*named, *(f"compat.{name}" for name in compat.__all__), "exceptions"]
     assert sorted(" ".join(re.findall("<!-- reference of (.*) -->", python)).split()) == sorted(all_names)
 

@@ -90,6 +90,8 @@ def clone(tmp_path: Path) -> Path:
         shutil.copy(file, site / "bpe_pipeline")
     version = metadata.version("bpe-pipeline")
     (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: bpe-pipeline\nVersion: {version}\n")
+    points = metadata.distribution("bpe-pipeline").read_text("entry_points.txt")
+    (information / "entry_points.txt").write_text(str(points))
     return tmp_path / "clone"
 
 

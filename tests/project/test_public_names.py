@@ -47,7 +47,7 @@ FUNCTIONS = [found for name in NAMES for found in _functions(name)]
 def test_public_names_are_listed_and_typed() -> None:
     assert sorted(bpe_pipeline.__all__) == dir(bpe_pipeline)
     stub = Path(bpe_pipeline.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-    assert stub == source(), "python tests/support/interface.py"
+    assert stub == source(), ".ci/generate interface"
     assert get_type_hints(bpe_pipeline.train)["return"] is bpe_pipeline.Tokenizer
     assert {*bpe_pipeline.__all__} >= {name for name in ERRORS if issubclass(getattr(base_errors, name), PipelineError)}
 

@@ -21,6 +21,7 @@ SAMPLES: dict[str, dict[Any, Any]] = {  # a value of each type, where another op
     **{f"{role}_token": {str: f"<|{role}|>"} for role in ("bos", "eos", "pad")},
     **{f"{added}special_tokens": {str: "<|x|>"} for added in ("", "added_")},
     "split_at": {str: "<|x|>"}, "added_tokens": {str: "<|x|>"}, "shard_format": {str: "npy"},
+    "input_format": {str: "jsonl"},
     "vocab_size": {str: "300,400", int: 300}, "output": {str: "runs/a"}, "pattern": {str: "llama3"},
     "ray": {str: "auto"}, "export": {str: "hf"}, "val_fraction": {str: "0.1"}, "stop_at_saving": {str: "1%"},
     "chat_template": {str: "chatml"}, "superwords_from": {str: "80%", int: 300},

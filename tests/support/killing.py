@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import archives
 import peers
 import psutil
 import pyarrow as pa
@@ -64,12 +65,14 @@ def _many_files(directory: Path) -> list[str]:
 
 
 def _many_formats(directory: Path) -> list[str]:
-    """Compressed records, one of them none; a table of several row groups; and a file without a byte."""
+    """Compressed records, one of them none; a table of several row groups; an archive; and a file without a byte."""
     for seed in range(5):
         lines = [json.dumps({"text": peers.generated_text(100 * seed + n, 60)}) for n in range(20)]
         (directory / f"{seed}.jsonl.gz").write_bytes(gzip.compress("\n".join([*lines, "no JSON"]).encode()))
     texts = [peers.generated_text(seed, 60) for seed in range(60)]
     pq.write_table(pa.table({"text": texts}), directory / "table.parquet", row_group_size=15)
+    texts = [peers.generated_text(200 + seed, 60) for seed in range(20)]
+    (directory / "pages.warc.gz").write_bytes(archives.members(archives.wet(text.encode() for text in texts)))
     (directory / "empty.txt").touch()
     return [str(directory)]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.documents import Records, SkippedRecords
+from bpe_pipeline.corpus.documents import Records, SkippedRecords, field_path
 from bpe_pipeline.corpus.files import damaged
 from bpe_pipeline.corpus.skipped_or_altered import MOST_EXAMPLES
 
@@ -39,7 +39,7 @@ def is_text(kind: pa.DataType) -> bool:
 def require_text(path: str, schema: pa.Schema, text_field: str) -> int:
     """Return the number of the top column that has the field; raise `InputError` unless it is there once, and text."""
     kind: Any = pa.struct(list(schema))
-    names = [text_field] if text_field in schema.names else text_field.split(".")
+    names = field_path(text_field, schema.names)
     for name in names:
         if not pa.types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
             raise InputError(
@@ -57,7 +57,7 @@ def require_text(path: str, schema: pa.Schema, text_field: str) -> int:
 def field(records: Any, text_field: str) -> Any:
     """Return the field of structs with just this name, or to which its dots lead; nulls if there is none."""
     column = records
-    for name in (text_field,) if column.type.get_all_field_indices(text_field) else text_field.split("."):
+    for name in field_path(text_field, [field.name for field in column.type]):
         if not pa.types.is_struct(column.type) or not column.type.get_all_field_indices(name):
             return pa.nulls(len(records), pa.binary())
         column = pc.struct_field(column, name)

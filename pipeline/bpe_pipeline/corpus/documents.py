@@ -6,7 +6,7 @@ core (`native/count/counting.hpp`). The value is passed whole from the options t
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
@@ -53,6 +53,11 @@ class Records:
     def row_at(self, byte: int) -> int:
         """Return the row of a byte, counted from the start of the first row."""
         return min(bisect_right(self.starts, byte + self.starts[0]), self.rows) - 1
+
+
+def field_path(text_field: str, names: Collection[str]) -> Sequence[str]:
+    """Return the names that lead to a field: just its own if a record has that, else those between its dots."""
+    return (text_field,) if text_field in names else text_field.split(".")
 
 
 def joined(texts: Sequence[bytes], skipped: Mapping[str, Sequence[int]], position: Callable[[int], int]) -> Records:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bpe_pipeline.base.errors import InputError, UsageError
-from bpe_pipeline.corpus.documents import Records, joined
+from bpe_pipeline.corpus.documents import Records, field_path, joined
 
 _BLOCK_BYTES, _BLOCK_ROWS = 1 << 20, 1 << 16
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -122,7 +122,7 @@ def _is_scalar(item: object) -> bool:
 
 def _column_name(owner: str, text_field: str, known: Iterable[str]) -> str:
     """Return the column that has the field; raise `InputError` if there is none."""
-    column = text_field if text_field in known else text_field.split(".")[0]
+    column = field_path(text_field, list(known))[0]
     if column not in known:
         names = ", ".join(map(str, known)) or "none"
         raise InputError(f"{owner} has no column {text_field!r}, only {names}; name it with text_field")
@@ -146,7 +146,7 @@ def _text_of(item: Any, text_field: str, number: int) -> tuple[bytes, str]:
 def _value_of(item: Mapping[Any, Any] | None, name: str) -> Any:
     """Return the value of a field with just this name, or to which its dots lead; None if there is none."""
     value: Any = item
-    for part in (name,) if item is not None and name in item else name.split("."):
+    for part in field_path(name, item or ()):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
 

@@ -103,8 +103,10 @@ def input_formats() -> list[str]:
 def corpus_format(name: str) -> CorpusFormat:
     """Return the format of a name; raises `InputError` for one that no installed package has."""
     if name not in corpus_formats():
-        known = ", ".join(corpus_formats())
-        raise InputError(f"the corpus format {name!r} is none of {known}: install the package with it")
+        known = ", ".join(corpus_formats()) or "those that are installed"
+        raise InputError(
+            f"the corpus format {name!r} is none of {known}: install the package with it, or this one again"
+        )
     return corpus_formats()[name]
 
 

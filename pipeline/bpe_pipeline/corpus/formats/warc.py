@@ -57,7 +57,7 @@ class _Blocks(io.RawIOBase):
         return size
 
 
-def _read(
+def read_records(
     file: CorpusFile, blocks: Iterator[bytes], at: int, _text_field: str, budget: ReadBudget
 ) -> Iterator[Records]:
     """Yield the records that are documents, and those that are skipped."""
@@ -151,7 +151,7 @@ def _find_start(data: bytes, low: int, high: int) -> int | None:
 
 
 WARC = byte_format(
-    _read,
+    read_records,
     title="WARC",
     suffixes=(".warc", ".wet"),
     magic=(b"WARC/1.",),

@@ -9,7 +9,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -26,6 +26,8 @@ from bpe_pipeline.executors import ignore
 from bpe_pipeline.storage import OpenFile
 
 Record = tuple[dict[str, Any] | str, int]  # a row, or the kind of what was skipped; its position
+# Record batches, the names of all columns, the number of the first row, and what progress adds up to.
+_Batches = tuple[Iterable[Any], list[str], int, int]
 _BLANK = " \t\r\n"
 _BLANKS = re.compile(f"[{_BLANK}]*")
 _AFTER: dict[str, dict[str, str]] = {  # what is awaited in JSON, and what is awaited after a mark there
@@ -74,7 +76,12 @@ def read_rows(
     span: FileSpan, progress: Callable[[int], None], names: Collection[str], budget: ReadBudget = UNLIMITED
 ) -> Iterator[Record]:
     """Read the rows of a span: bytes of whole lines, row groups of Parquet, or a whole file. names: columns to read."""
-    return _READERS[span.file.format](span, progress, names, budget)
+    file, read = span.file, _READERS[span.file.format]
+    if file.kind.compresses_itself:
+        yield from _batch_rows(read, span, progress, names, budget)
+        return
+    with blocks_of_span(span, progress, budget) as (first, blocks):
+        yield from read(file, blocks, first, budget)
 
 
 def rows_of(file: CorpusFile, names: Collection[str], budget: ReadBudget) -> Iterator[tuple[dict[str, Any], int]]:
@@ -94,18 +101,15 @@ def _hold_row(file: CorpusFile, position: int, size: int, budget: ReadBudget, mo
         raise budget.too_large("row", _ROW_COPIES * max(size, most), what)
 
 
-def _line_rows(
-    span: FileSpan, progress: Callable[[int], None], _names: Collection[str], budget: ReadBudget
-) -> Iterator[Record]:
-    with blocks_of_span(span, progress, budget) as (at, blocks):
-        for position, lines in lines_that_fit(span.file, blocks, at, budget, _ROW_COPIES):
-            if lines is None:
-                yield TOO_LONG, position
-                continue
-            for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
-                if line.strip():
-                    yield _row_of(line), position
-                position += len(line) + 1
+def _line_rows(file: CorpusFile, blocks: Iterable[bytes], at: int, budget: ReadBudget) -> Iterator[Record]:
+    for position, lines in lines_that_fit(file, blocks, at, budget, _ROW_COPIES):
+        if lines is None:
+            yield TOO_LONG, position
+            continue
+        for line in (lines if position else lines.removeprefix(BYTE_ORDER_MARK)).split(b"\n"):
+            if line.strip():
+                yield _row_of(line), position
+            position += len(line) + 1
 
 
 def _row_of(line: bytes) -> dict[str, Any] | str:
@@ -116,14 +120,7 @@ def _row_of(line: bytes) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else "records_not_json"
 
 
-def _value_rows(
-    span: FileSpan, progress: Callable[[int], None], _names: Collection[str], budget: ReadBudget
-) -> Iterator[Record]:
-    with blocks_of_span(span, progress, budget) as (_, blocks):
-        yield from _values(span.file, blocks, budget)
-
-
-def _values(file: CorpusFile, blocks: Iterable[bytes], budget: ReadBudget) -> Iterator[Record]:
+def _value_rows(file: CorpusFile, blocks: Iterable[bytes], _at: int, budget: ReadBudget) -> Iterator[Record]:
     """Read values, one after the other, and the members of arrays; an unfinished one waits for more blocks."""
     text, number, awaited, wanted = "", 0, "value", 0
     try:
@@ -162,18 +159,7 @@ def _most_row_bytes(file: CorpusFile) -> int:
     return min(file.size, MOST_LINE_BYTES) if file.compression == "none" else MOST_LINE_BYTES
 
 
-@dataclass(frozen=True)
-class _Batches:
-    """Record batches, the names of all columns, the number of the first row, and what progress adds up to."""
-
-    batches: Iterable[Any]
-    all_names: list[str]
-    first: int
-    bytes: int
-
-
 def _parquet_batches(span: FileSpan, stream: OpenFile, names: Collection[str]) -> _Batches:
-    """Open row groups."""
     from bpe_pipeline.corpus.parquet import parquet_file
 
     parquet = parquet_file(stream)
@@ -182,19 +168,21 @@ def _parquet_batches(span: FileSpan, stream: OpenFile, names: Collection[str]) -
     read = partial(parquet.iter_batches, columns=_of(parquet.schema_arrow.names, names), use_threads=False)
     sizes = enumerate(map(_batch_size, groups), span.start)
     batches = chain.from_iterable(read(size, row_groups=[group]) for group, size in sizes)
-    first, size = sum(group.num_rows for group in before), sum(group.total_byte_size for group in groups)
-    return _Batches(batches, parquet.schema_arrow.names, first, size)
+    first, total = sum(group.num_rows for group in before), sum(group.total_byte_size for group in groups)
+    return batches, parquet.schema_arrow.names, first, total
 
 
 def _arrow_batches(span: FileSpan, stream: OpenFile, _names: Collection[str]) -> _Batches:
-    """Open a file of batches, which has a mark, or a stream of them, as `datasets` writes it."""
     import pyarrow as pa
 
-    if stream.read_at(0, 6) == b"ARROW1":
+    batches: Any
+    if stream.read_at(0, 6) == b"ARROW1":  # a file of batches, which has a mark
         table = pa.ipc.open_file(stream)
-        return _Batches(map(table.get_batch, range(table.num_record_batches)), table.schema.names, 0, span.file.size)
-    batches = pa.ipc.open_stream(stream)
-    return _Batches(batches, batches.schema.names, 0, span.file.size)
+        schema, batches = table.schema, map(table.get_batch, range(table.num_record_batches))
+    else:  # a stream of them, as `datasets` writes it
+        batches = pa.ipc.open_stream(stream)
+        schema = batches.schema
+    return batches, schema.names, 0, span.file.size
 
 
 def _batch_rows(
@@ -210,9 +198,9 @@ def _batch_rows(
     file = span.file
     with unchanged(file) as stream:
         try:
-            opened = open_batches(span, stream, names)
-            number, left, nulls = opened.first, opened.bytes, dict.fromkeys(opened.all_names)
-            for batch in opened.batches:
+            batches, all_names, number, left = open_batches(span, stream, names)
+            nulls = dict.fromkeys(all_names)
+            for batch in batches:
                 large = batch.nbytes > SMALL_BYTES
                 what = f"{file.path}: the batch of {format_bytes(batch.nbytes)} with row {number}"
                 budget.require("batch", batch.nbytes if large else 0, what)
@@ -246,9 +234,9 @@ def _without_nulls(value: Any) -> Any:
     return list(map(_without_nulls, value)) if isinstance(value, list) else value
 
 
-_READERS: dict[str, Callable[..., Iterator[Record]]] = {  # of rows, by the format of their file
+_READERS: dict[str, Any] = {  # by the format of a file
     "jsonl": _line_rows,
     "json": _value_rows,
-    "parquet": partial(_batch_rows, _parquet_batches),
-    "arrow": partial(_batch_rows, _arrow_batches),
+    "parquet": _parquet_batches,
+    "arrow": _arrow_batches,
 }
