@@ -123,11 +123,11 @@ STORED = dict.fromkeys(["size", "mtime_ns", "ctime_ns"], 1) | {"digest": "", "fo
     ("chunks", [{"spans": []}], "chunk 0 is empty"),
     ("chunks", [{"spans": [[0, 5, 1, None]]}], "chunk 0 is not within its file"),
     ("chunks", [{"spans": [[7, 0, 1, None]]}], "chunk 0 is of a file that is not listed"),
-    ("chunks", [{"spans": [[7, 0, "1", None]]}], "chunks: spans: '1' is not of type int"),
+    ("chunks", [{"spans": [[7, 0, "1", None]]}], r"chunks\[0\]\.spans\[0\]\[2\]: Expected `int`, got `str`"),
     ("owners", [7], "a file is of an input that is not listed"),
     ("texts", [{"name": "a", "weight": [1, 0]}], "a weight is no fraction"),
     ("source", {"kind": "combined", "digest": "", "description": ""}, "it has both a source and files"),
-    ("files", [{"path": "a"}], "'size' is missing"),
+    ("files", [{"path": "a"}], r"files\[0\]: Object missing required field `size`"),
     ("files", [{**STORED, "path": "a", "format": "zip"}], "a is of the unknown kind zip, none"),
     ("counting", None, "is damaged"), ("format_version", 99, "99"),
 ])  # fmt: skip
