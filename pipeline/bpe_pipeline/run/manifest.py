@@ -155,6 +155,10 @@ class Manifest:
 
     def counter_fingerprint(self) -> str:
         """Return what the combined counter depends on: every chunk, in any order, or the source."""
+        return self._counter_key
+
+    @cached_property
+    def _counter_key(self) -> str:
         if self.source is not None:
             source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
