@@ -79,10 +79,10 @@ def test_unusable_output_is_one_line(text: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "value", "reason"), [
     ("chunks", [{"spans": []}], "chunk 0 is empty"),
-    ("chunks", [{"spans": [[7, 0, "1", None]]}], "chunks: spans: '1' is not of type int"),
+    ("chunks", [{"spans": [[7, 0, "1", None]]}], r"chunks\[0\]\.spans\[0\]\[2\]: Expected `int`, got `str`"),
     ("texts", [{"name": "a", "weight": [1, 0]}], "a weight is no fraction"),
     ("source", {"kind": "combined", "digest": "", "description": ""}, "it has both a source and files"),
-    ("files", [{"path": "a"}], "'size' is missing"),
+    ("files", [{"path": "a"}], r"files\[0\]: Object missing required field `size`"),
     ("counting", None, "is damaged"), ("format_version", 99, "99"),
 ])  # fmt: skip
 def test_damaged_manifest_is_one_line(trained: Path, tmp_path: Path, name: str, value: object, reason: str) -> None:

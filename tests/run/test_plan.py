@@ -72,7 +72,7 @@ def test_more_files_leave_the_chunks_as_they_are(tmp_path, texts, chunk_bytes, f
     if files[first:]:
         after = before.extended(files[first:], CUTTING, chunk_bytes)
         assert after.chunks[: len(before.chunks)] == before.chunks
-        assert after.keys()[: len(before.chunks)] == before.keys()
+        assert after.keys("text")[: len(before.chunks)] == before.keys("text")
 
 
 @ONCE

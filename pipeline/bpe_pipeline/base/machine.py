@@ -99,7 +99,7 @@ def describe() -> dict[str, str]:
         "memory": f"{psutil.virtual_memory().total:,} bytes",
         "memory available": f"{available_memory():,} bytes",
     }
-    required = ("psutil", "multiprocessing-logging", "click", "jinja2", "rich", "pyyaml", "wcmatch")
+    required = ("psutil", "msgspec", "multiprocessing-logging", "click", "jinja2", "rich", "pyyaml", "wcmatch")
     optional = ("ray", "tokenizers", "transformers", "tiktoken", "gguf", "vl-convert-python")
     facts |= versions() | {name: _version(name) for name in required}
     return facts | {f"{name} (optional)": _version(name) for name in optional}

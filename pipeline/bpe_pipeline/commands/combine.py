@@ -33,7 +33,7 @@ from bpe_pipeline.run.patterns import cut_by, pattern_of
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.run.texts import Source, Text, described, require_weights, weigh
 from bpe_pipeline.run.values import parse_weight
-from bpe_pipeline.storage import Location, absolute, location, same_location
+from bpe_pipeline.storage import Location, Remote, absolute, location, same_location
 
 Identity = tuple[object, ...]  # of a counted text: a counter, or a file
 _CUTTING = ("pattern", "normalize", "special_tokens")  # the options that say what foreign pre-tokens are
@@ -77,7 +77,7 @@ class Combination:
         return Sum(terms, statistics)
 
 
-def directory_of(summary: Summary) -> Location:
+def directory_of(summary: Summary) -> Path | Remote:  # as the reference shows it
     """Return the run that was made."""
     return summary.directory
 

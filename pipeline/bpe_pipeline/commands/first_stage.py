@@ -19,10 +19,11 @@ from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.pattern.presets import superword_presets
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.make_options import make_options
-from bpe_pipeline.run.manifest import FirstStage, Run
+from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import RECORDS, TrainOptions
 from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.runner import Runner
+from bpe_pipeline.run.texts import FirstStage
 from bpe_pipeline.storage import Location, absolute, named
 
 _ENDING = "-first-stage"

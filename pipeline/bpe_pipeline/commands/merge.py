@@ -137,7 +137,7 @@ def _ids_to_replace(
     runner: Runner, run: Run, counted: Counted, options: TrainOptions, mixed: Manifest
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `stored_ids`."""
-    new = replace(mixed, merging=manifest.merging_of(options))
+    new = replace(mixed, merging=options.merging)
     learning = merge.learning_of(replace(run, manifest=new))
     runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
     if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:

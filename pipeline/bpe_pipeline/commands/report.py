@@ -312,7 +312,7 @@ def names_of(runner: Runner, run: Run, numbers: Numbers | None) -> tuple[str, tu
 
 def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
     """Return the options of counting and merging that a tokenizer was made with, as text."""
-    shown = options.of_stage("count", "special") | manifest.merging_of(options) | {"vocab_size": options.vocab_size[0]}
+    shown = options.of_stage("count", "special") | options.merging | {"vocab_size": options.vocab_size[0]}
     shown |= run.counting | (run.chooser.REPLACED if run.chooser else {})
     listed = ((name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in shown.items())
     return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import add
 from typing import Any
 
@@ -54,7 +54,8 @@ class ChunkStatistics:
 
     def __add__(self, other: "ChunkStatistics") -> "ChunkStatistics":
         """Add another chunk, which comes later in the corpus: its examples of losses follow."""
-        mine, theirs = vars(self), vars(other)
+        names = [one.name for one in fields(self)]  # what is read back has no defaults among its `vars`
+        mine, theirs = ({name: getattr(one, name) for name in names} for one in (self, other))
         numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
         amounts: dict[str, Any] = {
             name: tuple(map(add, value, theirs[name])) for name, value in mine.items() if isinstance(value, tuple)

@@ -28,7 +28,7 @@ class TextMeasures:
     name: str
     bytes: int
     tokens: int
-    numbers: dict[str, float]
+    numbers: Mapping[str, int | float]
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class TokenizerMeasures:
     whole: TextMeasures
     sources: tuple[TextMeasures, ...]
     scripts: dict[str, int]
-    languages: dict[str, float] = field(default_factory=dict)
-    costs: dict[str, float] = field(default_factory=dict)
-    against: dict[str, float] | None = None
+    languages: Mapping[str, int | float] = field(default_factory=dict)
+    costs: Mapping[str, int | float] = field(default_factory=dict)
+    against: Mapping[str, int | float] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,16 @@ _OF_RUN = (*RESULTS, COUNTS, "counter.parquet", LOG)
 def fingerprint(*parts: object) -> str:
     """Return a digest of JSON values: 32 hexadecimal digits, the same on every machine."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def fingerprints(parts: Sequence[object], last: Iterable[object]) -> Iterator[str]:
+    """Yield `fingerprint(*parts, one)` of each of many values; the parts, of which there are some, are read once."""
+    encode = json.JSONEncoder(sort_keys=True).encode
+    begun = hashlib.sha256(f"{encode(parts)[:-1]}, ".encode())
+    for one in last:
+        digest = begun.copy()
+        digest.update(f"{encode(one)}]".encode())
+        yield digest.hexdigest()[:32]
 
 
 def new_directory() -> Path:
@@ -290,14 +300,11 @@ class Directory:
                     "the link, or choose another --output"
                 )
 
-    def refuse_replaced(self, paths: Iterable[Location], stored: Iterable[object]) -> None:
-        """Raise `RunDirectoryError` if one of these files, of which some are stored already, is another one's.
-
-        That is a file in a linked directory which is there, but not stored (None): it would be replaced.
-        """
+    def refuse_replaced(self, new: Iterable[Location]) -> None:
+        """Raise `RunDirectoryError` if a file that is not ours is in a linked directory where a new one is written."""
         links = set(self._linked_directories())
-        for path, known in zip(paths, stored, strict=True) if links else ():
-            if known is None and path.parent.name in links and existing([path])[0]:
+        for path in new if links else ():
+            if path.parent.name in links and path.exists():
                 raise RunDirectoryError(
                     f"{path} was not written by this run, and {path.parent} is a link to a directory elsewhere; remove "
                     "the link, or choose another --output"

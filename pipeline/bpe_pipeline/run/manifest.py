@@ -22,7 +22,7 @@ from bpe_pipeline.run.mixture import Mixture, Row, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
-from bpe_pipeline.run.texts import Source, Text, require_weights, rows_of, weigh
+from bpe_pipeline.run.texts import FirstStage, Source, Text, require_weights, rows_of, weigh
 from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location, existing, named, names_in, sha256_of
 
@@ -33,17 +33,9 @@ _REMEDIES = {  # where no run is, by the manifest of what is there
     "made-from.json": "name the run whose counts it was made from",
 }
 _CUTTING = {"expression": "the regular expression", "by": "what splits", "unicode": "the Unicode version"}
-MOST_RANGES = 256  # into which a cluster divides the hashes, a power of two
+POSSIBLE_SHARES = tuple(1 << power for power in range(9))  # into which a cluster may divide the hashes
 COMBINED = "combined"  # the kind of a source: of runs, and of counts of other programs
 KEPT = ".kept"  # the ending of parts of a counter until it is complete
-
-
-@dataclass(frozen=True)
-class FirstStage:
-    """A run whose first merges are those of superwords, too. key: of its merges."""
-
-    run: str
-    key: str
 
 
 @dataclass(frozen=True)
@@ -155,6 +147,10 @@ class Manifest:
 
     def counter_fingerprint(self) -> str:
         """Return what the combined counter depends on: every chunk, in any order, or the source."""
+        return self._counter_key
+
+    @cached_property
+    def _counter_key(self) -> str:
         if self.source is not None:
             source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
@@ -181,8 +177,8 @@ class Manifest:
 
     def share_names(self) -> Iterator[str]:
         """List the names of all files that shares of the combined counter may have."""
-        for power in range(MOST_RANGES.bit_length()):
-            yield from self.names_of_shares(1 << power)
+        for shares in POSSIBLE_SHARES:
+            yield from self.names_of_shares(shares)
 
     def names_of_shares(self, shares: int) -> list[str]:
         """Return the names of that many shares of the combined counter, with the first digits of its key."""
@@ -212,18 +208,6 @@ class Run:
     def merges_path(self) -> Location:
         """The merge list with its counts."""
         return self.directory / "merges.parquet"
-
-    def share_counters(self, shares: int) -> list[tuple[Location, str]]:
-        """Return where ranges of the hashes are kept until the combined counter is whole, each with its key."""
-        names, key = self.manifest.names_of_shares(shares), self.manifest.counter_fingerprint()
-        home = self.directory / COUNTS
-        return [(home / name, f"{key}, share {index} of {shares}") for index, name in enumerate(names)]
-
-    def shares_there(self) -> set[int]:
-        """Return of how many shares those are that are in the directory."""
-        there = {*names_in(self.directory / COUNTS)}
-        every = (1 << power for power in range(MOST_RANGES.bit_length()))
-        return {shares for shares in every if not there.isdisjoint(self.manifest.names_of_shares(shares))}
 
     @property
     def counter(self) -> tuple[Location, str]:
@@ -367,14 +351,9 @@ def clear_counts(run: Run) -> None:
     run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
 
 
-def merging_of(options: TrainOptions) -> dict[str, Any]:
-    """Return the options of merging as a manifest stores them."""
-    return options.of_stage("merge") | {"superwords_from": options.first_size}
-
-
 def store_merging(run: Run, options: TrainOptions) -> Run:
     """Store how the merges are chosen; results of other options go if their merge list is gone."""
-    before, merging = run.manifest, merging_of(options)
+    before, merging = run.manifest, options.merging
     if before.merging is not None and run.merges_path.exists():
         refuse_other_options(run.directory, MERGING, before.merging, merging)
     elif before.merging not in (None, merging):

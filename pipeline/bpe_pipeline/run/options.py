@@ -294,6 +294,11 @@ class TrainOptions(CountOptions, MergeOptions):
         return int(Fraction(self.superwords_from.removesuffix("%")) * self.vocab_size[0] / 100)
 
     @property
+    def merging(self) -> dict[str, Any]:
+        """The options of merging as a manifest stores them."""
+        return self.of_stage("merge") | {"superwords_from": self.first_size}
+
+    @property
     def most_words(self) -> int:
         """Words in a token of the second stage; 0: any number."""
         return 0 if isinstance(self.superword_words, str) else self.superword_words

@@ -20,7 +20,7 @@ from bpe_pipeline.corpus.formats import AUTO, corpus_formats
 from bpe_pipeline.corpus.inputs import is_dangling
 from bpe_pipeline.corpus.listing import Listing, find_files
 from bpe_pipeline.corpus.skipped_or_altered import Tallies, Tally
-from bpe_pipeline.run.directory import Directory, fingerprint
+from bpe_pipeline.run.directory import Directory, fingerprints
 from bpe_pipeline.run.options import CorpusOptions, CountOptions, TextOptions
 from bpe_pipeline.run.stored import stored
 from bpe_pipeline.storage import Location
@@ -72,7 +72,7 @@ class Plan:
         """Return what each chunk's output depends on: its text, and these JSON values."""
         of_files = list(map(dependencies_of, self.files))
         ranges = ([[*of_files[span.file], span.start, span.stop] for span in chunk.spans] for chunk in self.chunks)
-        return [fingerprint(*dependencies, of_chunk) for of_chunk in ranges]
+        return list(fingerprints(dependencies, ranges))
 
     def extended(
         self, files: tuple[CorpusFile, ...], cutting: Cutting, chunk_bytes: int, owners: Sequence[int] = ()

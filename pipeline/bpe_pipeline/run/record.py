@@ -6,8 +6,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from typing import Any
 
-from bpe_pipeline.storage import Location
-
 ARGUMENT = ""  # the group of what has no flag: words by their position
 OWN = "Options"  # flags that belong to one command
 GROUPS = (  # of the help
@@ -67,7 +65,7 @@ class Record:
     @property
     def is_path(self) -> bool:
         """Whether it is opened by the bytes that it has, and a shell completes files."""
-        return self.name == "inputs" or str(Location) in str(self.kind)
+        return self.name == "inputs" or "Location" in str(self.kind)
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -39,6 +39,14 @@ class Source:
     chosen_by: dict[str, Any] = field(default_factory=dict)  # the fields of the extension's chooser
 
 
+@dataclass(frozen=True)
+class FirstStage:
+    """A run whose first merges are those of superwords, too. key: of its merges."""
+
+    run: str
+    key: str
+
+
 def rows_of(names: Sequence[str], texts: Sequence[Text]) -> list[Row]:
     """Return texts with their weights as a table; no row if the bytes of one are unknown."""
     sizes = [text.bytes for text in texts if text.bytes is not None]

@@ -338,8 +338,7 @@ def named_shards(
     }
     names = [name for of_split in named.values() for both in of_split for name in both if name]
     names += format_.index(layout, dict.fromkeys(directories.values(), ()))
-    listed = (True if name in encoding.shards else None for name in names)
-    home.refuse_replaced([home / name for name in names], listed)
+    home.refuse_replaced(home / name for name in names if name not in encoding.shards)
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
     for directory in filter(None, directories.values()):
         make_directory(home / directory)

@@ -11,9 +11,10 @@ import io
 import json
 import os
 import re
+from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from bpe_pipeline.base import system
@@ -55,7 +56,16 @@ class LocalFile(io.FileIO):
         return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-Location: TypeAlias = Path | Remote
+if TYPE_CHECKING:
+    Location: TypeAlias = Path | Remote
+else:
+
+    class Location(ABC):  # noqa: B024 - one type for what reads stored values by their types
+        """Where bytes are stored."""
+
+    Location.register(Path)
+    Location.register(Remote)
+
 OpenFile: TypeAlias = LocalFile | RemoteFile
 
 

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 from bpe_pipeline.base import system
@@ -73,15 +72,14 @@ def _ourselves() -> str:
 
 def _owner_in(file: Location) -> Owner | None:
     """Return whom a file names; None if there is no file."""
+    import msgspec
+
     try:
-        found = read_json(file, CONFIG_BYTES)
+        return msgspec.convert(read_json(file, CONFIG_BYTES), Owner)
     except FileNotFoundError:
         return None
     except ValueError:
         return Owner()
-    fields: dict[str, Any] = found if isinstance(found, dict) else {}
-    kinds = {"host": str, "place": str, "process": int, "started": float}
-    return Owner(**{name: fields[name] for name, kind in kinds.items() if isinstance(fields.get(name), kind)})
 
 
 def _owner_of_lock(lock: Path) -> Owner:

@@ -29,7 +29,7 @@ from bpe_pipeline.extensions.chat.rows import rows_of
         ({"tags": {"role": "role"}}, "tags: 'role' is not understood"),
         ({"hf_hub_url": "a/b"}, "data set 'a': 'hf_hub_url' is not understood; known are"),
         ({"formatting": "odd"}, "data set 'a': formatting 'odd' is none of alpaca, sharegpt, openai"),
-        ({"tags": []}, "data set 'a': tags: [] is not of type dict"),
+        ({"tags": []}, "data set 'a': tags: Expected `object | null`, got `array`"),
     ],
 )
 def test_an_entry_that_is_not_understood_is_refused(entry: Any, message: str, tmp_path: Path) -> None:
