@@ -157,7 +157,9 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
         remedy = "bpe-pipeline count TEXTS --like TOKENIZER, then --counts RUN"
         yield Finding(NOT_CHECKED, "there are no counts that say which tokens are used", remedy)
         return
-    vocabulary, run, note = model.vocabulary, *_counted_like(model, run)
+    vocabulary, note = model.vocabulary, ""
+    if run.manifest.cutting != cut_by(model.counting_pattern):
+        note = "; they were not split as the tokenizer splits: bpe-pipeline count TEXTS --like TOKENIZER"
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
         uses = model.uses(counter.read_all())
     unused, parts = unused_tokens(vocabulary, lambda id_: uses[id_] > 0)
@@ -170,13 +172,6 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
         return
     remedy = f"train a smaller vocabulary, or {command('prune', 'BASE', run.directory)} --min-count 1"
     yield Finding(ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy, evidence)
-
-
-def _counted_like(model: Model, run: Run) -> tuple[Run, str]:
-    """Return the run, with a note if it was not cut as the tokenizer cuts."""
-    if run.manifest.cutting == cut_by(model.counting_pattern):
-        return run, ""
-    return run, "; they were not split as the tokenizer splits: bpe-pipeline count TEXTS --like TOKENIZER"
 
 
 def _round_trip(model: Model) -> Iterator[Finding]:
@@ -199,15 +194,15 @@ def _round_trip(model: Model) -> Iterator[Finding]:
     special = model.vocabulary.special_tokens
     written_as_bytes = {text for text in special if (decoded(text) or "").encode() in bytes_of_letters(text)}
     if preparation.nfc and all(decoded(nfc(text)) == nfc(text) for text in changed):
-        yield Finding(ADVICE, f"{shown}: text is put into NFC first", "nothing, if that is wanted", evidence)
+        why = "text is put into NFC first"
     elif model.is_prepared or model.vocabulary.lost_bytes:
         why = "the file says so (a space in front, special tokens that take white space, or bytes without a token)"
-        yield Finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence)
     elif {*changed} <= written_as_bytes:
         why = "its characters are those in which vocabularies write bytes, and tokenizers decodes them as these bytes"
-        yield Finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence)
     else:
         yield Finding(WRONG, shown, "please report it", evidence)
+        return
+    yield Finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence)
 
 
 def _runtimes(model: Model, home: Location, texts: Sequence[str], listener: Listener) -> Iterator[Finding]:
