@@ -24,8 +24,9 @@ from bpe_pipeline.tokenizer.formats.settings_files import (
     MAP_NAME,
     existing_only,
     generation_content,
-    map_content,
-    template_contents,
+    templates_of,
+    written,
+    written_templates,
 )
 from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     APPLIED_BY_LIBRARIES,
@@ -76,12 +77,10 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
         config[SEPARATOR_KEY] = model.separator
     if model.also_ending:
         config[ENDING_KEY] = list(model.also_ending)
-    template, templates = template_contents(model)
-    if template is not None:
-        config["chat_template"] = template
-    contents: dict[str, str | bytes] = {MAP_NAME: map_content(model, named), **templates}
-    contents[CONFIG_NAME] = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-    if (generation := generation_content(model)) is not None:
+    if templates := templates_of(model):
+        config["chat_template"] = written_templates(templates)
+    contents: dict[str, str | bytes] = {MAP_NAME: written(named), CONFIG_NAME: written(config)}
+    if generation := generation_content(model):
         contents[GENERATION_NAME] = generation
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
 
