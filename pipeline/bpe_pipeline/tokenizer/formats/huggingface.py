@@ -17,7 +17,6 @@ from bpe_pipeline.pattern.translate import for_tokenizers
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
 from bpe_pipeline.tokenizer.formats.fields import refuse_export, write_files
-from bpe_pipeline.tokenizer.formats.post_processor import with_names
 from bpe_pipeline.tokenizer.formats.settings_files import (
     CONFIG_NAME,
     GENERATION_NAME,
@@ -38,6 +37,7 @@ from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     SEPARATOR_KEY,
     entry_of,
     processor_of,
+    with_names,
 )
 from bpe_pipeline.tokenizer.model import Model, could_be_whole_pre_token
 

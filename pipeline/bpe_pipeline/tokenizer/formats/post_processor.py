@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 from bpe_pipeline.tokenizer.formats.fields import Field, shortened
 from bpe_pipeline.tokenizer.formats.tokenizer_json import Around
@@ -48,18 +47,3 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
     ]
     front, behind = (tuple(itertools.chain(*ids)) for ids in (added[: text[0]], added[text[0] :]))
     return front, behind
-
-
-def with_names(processor: Any, names: Mapping[Any, Any]) -> Any:
-    """Return a post-processor with these names of the tokens that it adds: texts in place of ids, or the other way."""
-    kind = None if processor is None else processor["type"]
-    if kind == "Sequence":
-        return processor | {"processors": [with_names(step, names) for step in processor["processors"]]}
-    if kind == "TemplateProcessing":
-        special = (processor.get("special_tokens") or {}).items()
-        named = {text: {**entry, "ids": [names[id_] for id_ in entry["ids"]]} for text, entry in special}
-        return processor | {"special_tokens": named}
-    if kind in ("RobertaProcessing", "BertProcessing"):
-        ends = {end: processor[end] for end in ("sep", "cls")}
-        return processor | {end: [*pair[:1], *(names[id_] for id_ in pair[1:])] for end, pair in ends.items()}
-    return processor
