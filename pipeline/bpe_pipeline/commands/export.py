@@ -19,6 +19,7 @@ from bpe_pipeline.tokenizer.formats.export_formats import default_formats
 from bpe_pipeline.tokenizer.formats.fields import CARD
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from bpe_pipeline.tokenizer.formats.rank_lists import load_ranks_by
+from bpe_pipeline.tokenizer.formats.settings_files import generation_note
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -63,6 +64,8 @@ def run_export(path: Location, options: ExportOptions, samples: Sequence[Locatio
     if had_card and not _has_card(home):
         again = f"bpe-pipeline report {home}"
         notes.append(f"note: the model card was of other special tokens and is removed; {again} makes it again")
+    if note := generation_note(before, model):
+        notes.append(f"note: {note}")
     notes += [f"no {name} files: {reason}" for name, reason in refused.items()]
     if any(file.name == "tokenizer.json" for file in written) and (limit := not_in_tokenizers_1(model.pattern)):
         notes.append(f"note: {limit}")

@@ -10,7 +10,7 @@ from bpe_pipeline.run.manifest import run_of
 from bpe_pipeline.run.options import TokenizerOptions
 from bpe_pipeline.storage import Location, same_location
 from bpe_pipeline.tokenizer.formats.files import tokenizer_home
-from bpe_pipeline.tokenizer.formats.settings_files import following
+from bpe_pipeline.tokenizer.formats.settings_files import with_own_generation
 from bpe_pipeline.tokenizer.model import Model
 
 
@@ -27,7 +27,7 @@ def with_roles(model: Model, options: TokenizerOptions, reserved: Collection[str
     if changed.bos_token and changed.bos_token != model.bos_token in model.front:  # the bos in front is the new one
         front = tuple(changed.bos_token if text == model.bos_token else text for text in model.front)
         changed = replace(changed, front=front, post_processor=None)
-    return following(model, changed.adding_bos(options.add_bos))
+    return with_own_generation(model, changed.adding_bos(options.add_bos))
 
 
 def reserved_in(model: Model, path: Location) -> list[str]:

@@ -26,7 +26,7 @@ from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.byte_alphabet import vocabulary_texts
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 from bpe_pipeline.tokenizer.formats.huggingface import write_model
-from bpe_pipeline.tokenizer.formats.settings_files import following
+from bpe_pipeline.tokenizer.formats.settings_files import with_own_generation
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.named_templates import chat_template_named
 
@@ -106,7 +106,8 @@ def with_chat_template(model: Model, options: TokenizerOptions) -> Model:
     if name is None:
         return model
     template = chat_template_named(name, model)
-    return following(model, replace(model, chat_template=replace(template, named=old.named) if old else template))
+    changed = replace(model, chat_template=replace(template, named=old.named) if old else template)
+    return with_own_generation(model, changed)
 
 
 def export_model(

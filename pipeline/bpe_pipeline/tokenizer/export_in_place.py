@@ -12,10 +12,10 @@ from bpe_pipeline.run.manifest import require, run_of, store_written, unedited
 from bpe_pipeline.run.options import ExportOptions, TokenizerOptions
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.export import export_model
-from bpe_pipeline.tokenizer.formats.fields import CARD, read_bytes, write_files
+from bpe_pipeline.tokenizer.formats.fields import CARD, read_bytes, read_text, write_files
 from bpe_pipeline.tokenizer.formats.files import load_model
 from bpe_pipeline.tokenizer.formats.huggingface import MODEL_NAME
-from bpe_pipeline.tokenizer.formats.settings_files import template_names
+from bpe_pipeline.tokenizer.formats.settings_files import template_files, templates_of
 from bpe_pipeline.tokenizer.model import Model
 
 
@@ -71,11 +71,13 @@ def _export_over(
             f"{directory} has other content in {', '.join(replaced)}; choose another --output, or replace it with "
             "--overwrite"
         )
-    if read := [name for name in template_names(directory) if name not in contents and MODEL_NAME in contents]:
-        raise UsageError(
-            f"{directory / read[0]} would be read in place of the exported chat template; remove it, or choose another "
-            "--output"
-        )
+    wanted = templates_of(model)
+    for name, file in template_files(directory).items() if MODEL_NAME in contents else ():
+        if read_text(directory / file) != wanted.get(name):
+            raise UsageError(
+                f"{directory / file} would be read in place of the exported chat template; remove it, or choose "
+                "another --output"
+            )
     return write_files(directory, contents), refused
 
 

@@ -100,7 +100,7 @@ class Model:
     chat_template: ChatTemplate | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)  # others of its tokenizer_config.json
     kept: Mapping[str, Any] = field(default_factory=dict, compare=False)  # of its tokenizer.json: what changes no id
-    files: Mapping[str, bytes] = field(default_factory=dict, compare=False)  # others of its directory, by path there
+    generation: bytes = field(default=b"", compare=False)  # its generation_config.json
     unknown: Unknown = Unknown()
     also_ending: tuple[str, ...] = ()  # texts besides the separator that ended documents where its corpus was counted
 

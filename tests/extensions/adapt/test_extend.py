@@ -150,8 +150,8 @@ def test_all_else_of_the_tokenizer_stays_and_other_files_are_copied(base: Path, 
     flags = {"add_prefix_space": True, "trim_offsets": False, "use_regex": True}
     document["post_processor"] = {"type": "ByteLevel", **flags}
     (tmp_path / "base/tokenizer.json").write_text(json.dumps(document))
-    others = {"chat_template.jinja": "{{ messages }}", "README.md": "of the base", "generation_config.json": "{}"}
-    for name, text in (others | {"config.json": "{}"}).items():
+    others = {"README.md": "of the base", "generation_config.json": "{}"}
+    for name, text in (others | {"chat_template.jinja": "{{ messages }}", "config.json": "{}"}).items():
         (tmp_path / "base" / name).write_text(text)
     bpe_pipeline.extend(tmp_path / "base", counted, add=5, output=tmp_path / "new")
     found = json.loads((tmp_path / "new/tokenizer.json").read_text())

@@ -31,7 +31,7 @@ from bpe_pipeline.storage import Location, absolute, named, same_location, sha25
 from bpe_pipeline.tokenizer.formats.files import load_model, tokenizer_home
 from bpe_pipeline.tokenizer.formats.huggingface import EDITABLE, MODEL_NAME, write_model
 from bpe_pipeline.tokenizer.formats.read_huggingface import check_edited
-from bpe_pipeline.tokenizer.formats.settings_files import TEMPLATE_NAME, TEMPLATES, named_templates
+from bpe_pipeline.tokenizer.formats.settings_files import TEMPLATE_NAME, TEMPLATES
 from bpe_pipeline.tokenizer.model import Model
 
 _NAMES = (PLAN_NAME, MAP_NAME, REMOVED_NAME, *EDITABLE, TEMPLATE_NAME, MODEL_NAME)
@@ -91,9 +91,9 @@ class Change:
         """Write the changed tokenizer's files, and return it as they say."""
         write_model(model, directory)
         written = load_model(directory / MODEL_NAME)
-        if written.vocabulary != model.vocabulary:
+        if (written.vocabulary, written.chat_template) != (model.vocabulary, model.chat_template):
             raise ExportRefusedError(
-                f"{MODEL_NAME} cannot hold this vocabulary: another one is read from what was written"
+                f"{directory} cannot hold this tokenizer: another vocabulary or chat template is read there"
             )
         return written
 
@@ -121,13 +121,13 @@ def changing(
             yield runner, directory.location
             copied, left_out = copy_other_files(change.base, directory.location, before, moves_ids=moves_ids)
             runner.warn(left_out)
-            names = [*_NAMES, *named_templates(directory.location), *copied]
+            names = [*_NAMES, *copied]
             digests = ((name, sha256_of(directory / name)) for name in names)
             written = {name: digest for name, digest in digests if digest is not None}
             directory.write_manifest(asdict(replace(origin, written=written)))
         except BaseException:
             if not before:  # else the same files are there, each of them whole
-                directory.remove([*_NAMES, *named_templates(directory.location), DERIVED.manifest])
+                directory.remove([*_NAMES, DERIVED.manifest])
             raise
 
 
@@ -151,7 +151,7 @@ def _claimed(directory: Directory, origin: Origin, base: Location, *, overwrite:
         refuse_other_options(directory, f"tokenizer's {stored.done}", dict(stored.options), dict(origin.options))
         directory.remove_partial([*_NAMES, DERIVED.manifest])
         return stored.written
-    directory.remove([*_NAMES, *named_templates(directory.location), *(stored.written if stored else ())])
+    directory.remove([*_NAMES, *(stored.written if stored else ())])
     directory.write_manifest(asdict(origin))
     return {}
 
@@ -190,7 +190,7 @@ def verify(location: Location, options: WorkOptions, executor: Executor, listene
         if (found := sha256_of(location / name)) == digest:
             names["files"].append(name)
             continue
-        if found is None or (name in _NAMES and name not in EDITABLE) or name.startswith(TEMPLATES):
+        if found is None or (name in _NAMES and name not in EDITABLE):
             raise RunDirectoryError(f"{location / name} is not as it was written; remove {location} and make it again")
         if name in EDITABLE:
             check_edited(location / name, load_model(location).vocabulary)

@@ -26,7 +26,6 @@ from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.fields import read_text
 from bpe_pipeline.tokenizer.formats.files import load_model
-from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
 from bpe_pipeline.tokenizer.model import Model
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -83,7 +82,7 @@ def _warn_of_moved(runner: Runner, model: Model, written: Model) -> None:
     moved = [text for text, id_ in written.vocabulary.special_tokens.items() if old[text] != id_]
     if moved:
         which = f"{format_count(len(moved), 'added tokens')} moved to other ids, {moved[0]!r} among them"
-        more = " and generation_config.json" if GENERATION_NAME not in written.files else ""
+        more = " and generation_config.json" if not written.generation else ""
         runner.warn(
             f"{which}: change eos_token_id, bos_token_id and pad_token_id in the model's config.json{more} by "
             "id-map.parquet"

@@ -18,7 +18,6 @@ from bpe_pipeline.extensions.adapt.change_worker import ChangeTask
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import write_rows
-from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
 from bpe_pipeline.tokenizer.model import Model, bytes_of_letters
 
 
@@ -111,10 +110,9 @@ def pruned(model: Model, removed: Set[int], *, keep_ids: bool) -> tuple[Model, d
     special = {text: new_of[id_] for text, id_ in old.special_tokens.items()}
     smaller = replace(model, vocabulary=Vocabulary(tokens, left, right, result, special), trained=False)
     if not keep_ids:
-        files = {name: data for name, data in model.files.items() if name != GENERATION_NAME}
         settings = {name: value for name, value in model.settings.items() if name not in settings_with_ids(model)}
         kept_members = {**model.kept, "padding": _moved_padding(model.kept.get("padding"), new_of)}
-        smaller = replace(smaller, files=files, settings=settings, kept=kept_members)
+        smaller = replace(smaller, generation=b"", settings=settings, kept=kept_members)
     return smaller, new_of
 
 

@@ -59,7 +59,8 @@ class Settings:
     def together(self) -> Field:
         """The configuration with the tokens of the map, by their texts, in place of its own."""
         named = {name: token_field(self.map_, name).value for name in self.map_.read(dict) if name.endswith("_token")}
-        return Field(self.config.read(dict) | named, self.config.file)
+        lists = {name: self.map_.value[name] for name in _LISTS if name in self.map_.value}
+        return Field(self.config.read(dict) | lists | named, self.config.file)
 
     def named(self) -> Iterator[tuple[str, Field]]:
         """Yield the tokens that have a role or another name, or are listed as special."""
@@ -85,7 +86,7 @@ class Settings:
         rules = {entry.member("content").value: read_rule(entry) for entry in listed}
         roles = {text: field for text, field in self.named() if field.path.endswith("_token")}
         decoder = self.config.member("added_tokens_decoder")
-        for name in decoder.value or ():
+        for name in () if decoder.value is None else decoder.read(dict):
             entry = decoder.member(name)
             text, rule = entry.member("content").read(str), _rule_of_settings(entry)
             if text in roles:

@@ -17,15 +17,15 @@ from bpe_pipeline.pattern.translate import for_tokenizers
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
 from bpe_pipeline.tokenizer.formats.fields import refuse_export, write_files
-from bpe_pipeline.tokenizer.formats.post_processor import with_names
 from bpe_pipeline.tokenizer.formats.settings_files import (
     CONFIG_NAME,
     GENERATION_NAME,
     MAP_NAME,
     existing_only,
     generation_content,
-    map_content,
-    template_contents,
+    templates_of,
+    written,
+    written_templates,
 )
 from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     APPLIED_BY_LIBRARIES,
@@ -37,6 +37,7 @@ from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     SEPARATOR_KEY,
     entry_of,
     processor_of,
+    with_names,
 )
 from bpe_pipeline.tokenizer.model import Model, could_be_whole_pre_token
 
@@ -76,12 +77,10 @@ def _write(model: Model, directory: Location, pre_tokenizer: dict[str, Any]) -> 
         config[SEPARATOR_KEY] = model.separator
     if model.also_ending:
         config[ENDING_KEY] = list(model.also_ending)
-    template, templates = template_contents(model)
-    if template is not None:
-        config["chat_template"] = template
-    contents: dict[str, str | bytes] = {MAP_NAME: map_content(model, named), **templates}
-    contents[CONFIG_NAME] = json.dumps(config, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
-    if (generation := generation_content(model)) is not None:
+    if templates := templates_of(model):
+        config["chat_template"] = written_templates(templates)
+    contents: dict[str, str | bytes] = {MAP_NAME: written(named), CONFIG_NAME: written(config)}
+    if generation := generation_content(model):
         contents[GENERATION_NAME] = generation
     return write_files(directory, contents | {MODEL_NAME: _tokenizer_json(model, pre_tokenizer)})
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
 
 from bpe_pipeline.tokenizer.formats.fields import Field, shortened
 from bpe_pipeline.tokenizer.formats.tokenizer_json import Around
@@ -26,7 +25,7 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
     texts = {id_: text for text, id_ in special_tokens.items()}
 
     def named(ids: Field) -> list[str]:
-        unknown = [id_ for id_ in ids.read(list) if id_ not in texts]
+        unknown = [id_ for id_ in ids.read(list) if not isinstance(id_, int) or id_ not in texts]
         if unknown:
             ids.refuse(f"adds the id {shortened(unknown[0])} to texts, which no special token has")
         return [texts[id_] for id_ in ids.value]
@@ -40,7 +39,7 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
     if len(text) != 1 or parts[text[0]].member("Sequence").member("id").value != "A":
         field.member("single").refuse("does not hold the text once, as only is reproduced exactly")
     tokens = field.member("special_tokens")
-    for name in tokens.value or ():
+    for name in () if tokens.value is None else tokens.read(dict):
         named(tokens.member(name).member("ids"))
     added = [
         named(tokens.member(part.member("SpecialToken").member("id").read(str)).member("ids"))
@@ -48,19 +47,3 @@ def read_around(field: Field, special_tokens: Mapping[str, int]) -> Around:
     ]
     front, behind = (tuple(itertools.chain(*ids)) for ids in (added[: text[0]], added[text[0] :]))
     return front, behind
-
-
-def with_names(processor: Any, names: Mapping[Any, Any]) -> Any:
-    """Return a post-processor with these names of the tokens that it adds: texts in place of ids, or the other way."""
-    if not isinstance(processor, dict):
-        return processor
-    changed = dict(processor)
-    if isinstance(steps := processor.get("processors"), list):
-        changed["processors"] = [with_names(step, names) for step in steps]
-    if isinstance(special := processor.get("special_tokens"), dict):
-        named = {text: {**entry, "ids": [names[id_] for id_ in entry["ids"]]} for text, entry in special.items()}
-        changed["special_tokens"] = named
-    for end in ("sep", "cls"):
-        if isinstance(pair := processor.get(end), list):
-            changed[end] = [*pair[:1], *(names[id_] for id_ in pair[1:])]
-    return changed

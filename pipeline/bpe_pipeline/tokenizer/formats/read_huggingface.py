@@ -5,7 +5,9 @@ library would not assign, and rules whose matches could overlap.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from bpe_pipeline.base.errors import OtherKindError
 from bpe_pipeline.merges.vocabulary import Vocabulary
@@ -14,11 +16,16 @@ from bpe_pipeline.run.ids import Roles
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
 from bpe_pipeline.tokenizer.formats.added_tokens import Settings, check_numbering, entries_of, read_added_tokens
-from bpe_pipeline.tokenizer.formats.fields import Field, read_json, steps_of, token_field
+from bpe_pipeline.tokenizer.formats.fields import Field, read_bytes, read_json, steps_of, token_field
 from bpe_pipeline.tokenizer.formats.kinds import model_type, other_kind
-from bpe_pipeline.tokenizer.formats.post_processor import read_around, with_names
+from bpe_pipeline.tokenizer.formats.post_processor import read_around
 from bpe_pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
-from bpe_pipeline.tokenizer.formats.settings_files import read_files, read_template
+from bpe_pipeline.tokenizer.formats.settings_files import (
+    GENERATION_NAME,
+    chosen_template,
+    read_templates,
+    written_templates,
+)
 from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     APPLIED_BY_LIBRARIES,
     ENDING_KEY,
@@ -26,6 +33,7 @@ from bpe_pipeline.tokenizer.formats.tokenizer_json import (
     PATTERN_KEY,
     SEPARATOR_KEY,
     processor_of,
+    with_names,
 )
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model, Unknown
 
@@ -76,8 +84,8 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
     front, behind = around = read_around(post_processor, special_tokens)
     is_plain = post_processor.value == processor_of(around, special_tokens)
     texts = {id_: text for text, id_ in special_tokens.items()}
-    files = read_files(file.parent)
-    template = read_template(config, files)
+    templates = read_templates(config)
+    template = chosen_template(templates)
     return Model(
         vocabulary,
         pattern,
@@ -88,13 +96,23 @@ def model_of(document: Field, config: Field, settings: Settings | None = None) -
         behind=behind,
         post_processor=None if is_plain else json.dumps(with_names(post_processor.value, texts), ensure_ascii=False),
         chat_template=template,
-        settings={name: value for name, value in config.read(dict).items() if name not in _OWN_SETTINGS},
+        settings=_kept_settings(config, templates),
         kept={name: document.member(name).value for name in APPLIED_BY_LIBRARIES}
         | {name: model.member(name).value for name in MODEL_SETTINGS if model.member(name).value is not None},
-        files=files,
+        generation=_generation(file.with_name(GENERATION_NAME)),
         unknown=unknown if vocabulary.lost_bytes else Unknown(),
         also_ending=_texts(config.member(ENDING_KEY)),
     )
+
+
+def _kept_settings(config: Field, templates: Mapping[str, str]) -> dict[str, Any]:
+    """Return what tokenizer_config.json says that the model does not, with templates in the form that is written."""
+    members = config.read(dict) | ({"chat_template": written_templates(templates)} if templates else {})
+    return {name: value for name, value in members.items() if name not in _OWN_SETTINGS}
+
+
+def _generation(file: Location) -> bytes:
+    return read_bytes(file) if file.exists() else b""
 
 
 def _texts(field: Field) -> tuple[str, ...]:

@@ -55,3 +55,18 @@ def processor_of(around: Around, special_tokens: Mapping[str, int]) -> dict[str,
         text: {"id": text, "ids": [special_tokens[text]], "tokens": [text]} for text in sorted({*around[0], *around[1]})
     }
     return {"type": "TemplateProcessing", "single": first, "pair": [*first, *second], "special_tokens": tokens}
+
+
+def with_names(processor: Any, names: Mapping[Any, Any]) -> Any:
+    """Return a post-processor with these names of the tokens that it adds: texts in place of ids, or the other way."""
+    kind = None if processor is None else processor["type"]
+    if kind == "Sequence":
+        return processor | {"processors": [with_names(step, names) for step in processor["processors"]]}
+    if kind == "TemplateProcessing":
+        special = (processor.get("special_tokens") or {}).items()
+        named = {text: {**entry, "ids": [names[id_] for id_ in entry["ids"]]} for text, entry in special}
+        return processor | {"special_tokens": named}
+    if kind in ("RobertaProcessing", "BertProcessing"):
+        ends = {end: processor[end] for end in ("sep", "cls")}
+        return processor | {end: [*pair[:1], *(names[id_] for id_ in pair[1:])] for end, pair in ends.items()}
+    return processor
