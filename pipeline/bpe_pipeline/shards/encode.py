@@ -245,9 +245,11 @@ class Road:
     def seal(self, split: str, closed: ClosedShard) -> None:
         """Make the files of a closed shard what they stay; refuse packed rows that take too much memory."""
         key, place = (split, closed.index), self.place
+        if key in self.finished:
+            return
         if not place.in_place:
             self._require_memory(place.rows.longest(closed.ids, closed.documents, 0))
-        if key not in self.finished and (facts := place.seal(split, closed)) is not None:
+        if (facts := place.seal(split, closed)) is not None:
             self._note(*key, facts)
 
     def _require_memory(self, row: LongRow, what: str = "") -> None:
