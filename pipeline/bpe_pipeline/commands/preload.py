@@ -25,12 +25,6 @@ def _needs_of_arrow() -> object:
     return datetime, ssl, uuid
 
 
-def _numbers() -> object:
-    from bpe_pipeline.reports import numbers_worker
-
-    return numbers_worker
-
-
 def _arrow() -> object:
     from pyarrow import parquet
 
@@ -45,7 +39,7 @@ def _encode() -> object:
 
 TRAINING = WorkerSetup(
     preload=(_count_and_merge, _needs_of_arrow),
-    idle=(_arrow, _numbers),
+    idle=(_arrow,),
     # Arrow imports numpy where it is installed, at the price of its start; no task needs it.
     absent=("numpy",),
     # Arrow's own pools keep more of what was freed.

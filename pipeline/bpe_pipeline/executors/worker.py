@@ -143,14 +143,15 @@ def fork_workers(descriptor: int) -> None:
     to end: the answer is its exit status (negative: the signal).
     """
     control = Connection(descriptor)
-    setup: WorkerSetup = control.recv()
-    gc.disable()  # what is imported stays
-    sys.modules.update(dict.fromkeys(setup.absent))  # type: ignore[arg-type]  # importing one fails at once
-    preload(setup.preload)
-    gc.enable()
-    gc.freeze()  # a worker's garbage collector would write to pages that all workers share
-    processes = list[int]()
-    with contextlib.suppress(EOFError, OSError, WorkerError):  # the coordinator has ended, or no worker can start
+    # The coordinator has ended, perhaps amid a message, or no worker can start.
+    with contextlib.suppress(EOFError, OSError, RuntimeError, WorkerError):
+        setup: WorkerSetup = control.recv()
+        gc.disable()  # what is imported stays
+        sys.modules.update(dict.fromkeys(setup.absent))  # type: ignore[arg-type]  # importing one fails at once
+        preload(setup.preload)
+        gc.enable()
+        gc.freeze()  # a worker's garbage collector would write to pages that all workers share
+        processes = list[int]()
         while True:
             if (number := control.recv()) is None:
                 processes.append(_fork(control, setup))
