@@ -45,6 +45,7 @@ def read(name: str, content: bytes, asked: FileType = FileType(), **changes: obj
     return count(Path.cwd(), name, asked=asked, **changes)
 
 
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE"])
 @pytest.mark.parametrize("suffix", COMPRESS)
 @pytest.mark.parametrize("text", [ENGLISH, RUSSIAN, JAPANESE, "hi", JSON_LINES.decode()], ids=ascii)
@@ -123,6 +124,7 @@ def test_archives_and_archives_in_archives_are_refused(name: str, content: bytes
         read(name, content)
 
 
+@pytest.mark.one_of(7)
 @pytest.mark.parametrize("name", ["x.txt", "part_aa", "x.jsonl.1", "x"])
 @pytest.mark.parametrize("suffix", COMPRESS)
 @pytest.mark.parametrize(

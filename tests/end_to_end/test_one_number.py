@@ -101,6 +101,7 @@ def test_every_command_says_the_same_of_a_run_as_its_library(files: list[Path], 
     assert (numbers.merged.bytes, numbers.sample.bytes) == (numbers.sample.tokenizers[0].whole.bytes,) * 2
 
 
+@pytest.mark.one_of(5)
 @pytest.mark.parametrize("shape", ["gpt2", "qwen2", "llama3", "deepseek", "coder", "roberta"])
 @pytest.mark.parametrize("added", ["plain", "mixed", "spaces"])
 def test_every_command_says_the_same_of_a_published_tokenizer(

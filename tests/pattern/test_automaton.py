@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 import regex
+from amount import FULL
 from pattern_texts import assert_cut_alike, assert_proved_cuts_change_nothing, texts
 
 from bpe_pipeline import _core
@@ -34,8 +35,9 @@ def test_resuming_with_a_small_budget_or_a_part_changes_nothing(pattern):
 def test_a_provable_cut_changes_no_pre_token_and_a_part_holds_back_little(pattern):
     data = "The quick brown fox, isn't it?\n  Über  日本語 12 345\n\n".encode() * 500
     assert pattern not in PRESETS or pattern == "none" or native(pattern).cut_part(data)[1] > len(data) - 20
-    found = sum(assert_proved_cuts_change_nothing(native(pattern), text.encode()) for text in texts(6000, 30, 4))
-    assert pattern not in PRESETS or (found > 1000) == (pattern != "none")
+    sample = texts(6000 if FULL else 2000, 30, 4)
+    found = sum(assert_proved_cuts_change_nothing(native(pattern), text.encode()) for text in sample)
+    assert pattern not in PRESETS or (found > 500) == (pattern != "none")
 
 
 BROKEN = b"ab\xc3 cd\xff ef\xe6\x97 gh\xed\xa0\x80 ij\xf5\x80\x80\x80 kl"

@@ -58,7 +58,7 @@ def test_patterns_of_the_subset_cut_as_regex_does(seed):
     """Very rarely `regex` itself is wrong on such patterns: then a matcher seen to be right decides."""
     rng = random.Random(seed)
     doubted = set()
-    for expression, compiled in itertools.islice(pattern_texts.accepted(rng), 150):
+    for expression, compiled in itertools.islice(pattern_texts.accepted(rng), 150 if seed else 50):
         for _ in range(12):
             text = "".join(rng.choices(pattern_texts.PATTERN_ALPHABET, k=rng.randint(1, 24)))
             ours = compiled.cut(text)

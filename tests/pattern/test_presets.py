@@ -63,6 +63,7 @@ def test_a_suffix_that_says_nothing_about_numbers_is_an_error(typed):
         resolve(typed)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", [preset.name for preset in PRESETS.values() if preset.numbers])
 @pytest.mark.parametrize(
     ("suffix", "pre_tokens"),
