@@ -43,7 +43,7 @@ FOLDERS = (
     "_core",
     "__init__",
 )
-MOST_TOKENS = 295_840  # of the package's Python, in all: only ever lower it
+MOST_TOKENS = 289_386
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
 MOST_PARAMETERS = 6

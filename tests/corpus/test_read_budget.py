@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmarks.process import HAS_PSS
-from bpe_pipeline.corpus.lines import whole_lines
 from chunk_tasks import counted_within, random_words
 from command import measured, refused, run
 from corpus_files import pre_tokens_file, xz_with, zstd_frame
@@ -25,6 +24,7 @@ from bpe_pipeline.base.errors import InputError, TrainingError
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.commands import merge
 from bpe_pipeline.commands.preload import TRAINING
+from bpe_pipeline.corpus.formats.lines import whole_lines
 from bpe_pipeline.corpus.read_budget import LEAST_COUNTING_BYTES, UNLIMITED, ReadBudget
 from bpe_pipeline.counts.foreign_worker import read_parquet
 from bpe_pipeline.pattern.compiler import compile_pattern

@@ -6,6 +6,7 @@ import tracemalloc
 from array import array
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import peers
@@ -77,7 +78,8 @@ def test_the_verdict_looks_at_all_doublings_above_a_size() -> None:
         ((0.2, 0.1, 0.04, 0.088), "16,000 or more: the last doubling saved 8.8%"),
         ((0.2, 0.04, 0.088, 0.01), "8,000 is enough: doubling it saves 1.0%"),
     ):
-        marked = [SizePoint(1000 << power, 1, 1.0, one) for power, one in enumerate((None, *saved))]
+        tokens = accumulate(saved, lambda left, share: left * (1 - share), initial=10_000.0)
+        marked = [SizePoint(1000 << power, round(left), 1.0, None) for power, left in enumerate(tokens)]
         merged = MergeNumbers(1, 1, (), tuple(marked), 0.0)
         assert str(recommended_size(merged, marked[-1].vocab_size)).startswith(verdict)
 

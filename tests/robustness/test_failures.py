@@ -82,7 +82,7 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     """Let workers die so, and that often, at chunk 1; return the directory in which each leaves a mark."""
     (home := tmp_path / "marks").mkdir()
     how, times = request.param
-    monkeypatch.setenv("DYING", json.dumps([how, "000001.parquet", times, str(home)]))
+    monkeypatch.setenv("DYING", json.dumps([how, "000001-", times, str(home)]))
     return home
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
+from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.parts import Part, parse_part, part_of
 from bpe_pipeline.storage import lock, scratch
@@ -301,7 +302,8 @@ def test_what_a_part_may_be_writing_stays(corpus: Path, tmp_path: Path, where: s
     bpe_pipeline.count(corpus, output=tmp_path / "run", part="0/2", workers=1, chunk_size=9000)
     namespace = scratch.process_namespace() if where == "here" else "0" * 16
     marks = [f"{namespace}-{os.getppid()}", f"{namespace}-{2**22 + 1}"]
-    files = [tmp_path / "run/counts" / f".000001.parquet.{mark}.partial" for mark in marks]
+    name = manifest.require(tmp_path / "run").manifest.chunk_names[1]
+    files = [tmp_path / "run/counts" / f".{name}.{mark}.partial" for mark in marks]
     for path in files:
         path.touch()
         os.utime(path, (time.time() - age_s,) * 2)

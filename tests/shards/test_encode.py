@@ -212,17 +212,18 @@ def test_tokenizer_without_special_tokens_has_offsets(tokenizer: bpe_pipeline.To
     assert b"".join(bpe_pipeline.decode(output, bare)) == text.read_bytes()
 
 
-def test_damaged_part_is_encoded_again(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
+def test_a_damaged_part_is_named(tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path) -> None:
     text, output = write_text(tmp_path / "a.txt", 6, 300), tmp_path / "shards"
     encode = partial(bpe_pipeline.encode, text, tokenizer, output, chunk_size=1000, shuffle=True)
     encode(part="1/1")
     parts = sorted((output / "parts").iterdir())
     assert len(parts) > 3
-    parts[0].write_bytes(parts[0].read_bytes()[:-1])  # truncated: detected at once
-    parts[1].write_bytes(flipped(parts[1].read_bytes(), 3))  # detected when it is read
-    with pytest.raises(RunDirectoryError, match="remove that file and run the same command again"):
-        encode()
-    parts[1].unlink()
+    parts[0].write_bytes(parts[0].read_bytes()[:-1])
+    parts[1].write_bytes(flipped(parts[1].read_bytes(), 3))
+    for part in parts[:2]:
+        with pytest.raises(RunDirectoryError, match=f"{part.name} is .*; remove that file and run the same command"):
+            encode()
+        part.unlink()
     encode()
     assert sorted(read_shards(output)) == sorted(expected(tokenizer, [text.read_bytes()]))
 

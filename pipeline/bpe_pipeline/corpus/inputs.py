@@ -217,9 +217,10 @@ def _refuse_empty_parts(where: Remote, names: Iterable[str]) -> None:
     """Raise `InputError` for keys with `//`, which pyarrow lists but does not open."""
     for name in names:
         if "" in name.split("/"):
+            key = f"{where.key}/{name}".lstrip("/")
             raise InputError(
-                f"{where} has objects whose keys have an empty part ({where.key}/{name}), which cannot be read: copy "
-                "them to keys without //, or name the other objects by a glob"
+                f"{where} has objects whose keys have an empty part ({key}), which cannot be read: copy them to keys "
+                "without //, or name the other objects by a glob"
             )
 
 

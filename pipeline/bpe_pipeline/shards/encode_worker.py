@@ -161,7 +161,7 @@ def make_ids(
     feeding.write(at_least=0)
     read, (text_tokens, text_bytes) = feeding.statistics(), ids.text()  # without added tokens
     counts = {text: count for text, count in zip(special, ids.found(), strict=True) if count}
-    in_text = {text: counts[text] for index in task.in_text if (text := list(special)[index]) in counts}
+    in_text = {text: counts[text] for text in list(special)[task.in_text.start : task.in_text.stop] if text in counts}
     added = {text: count for text, count in counts.items() if special[text] not in model.special_ids}
     return ChunkStatistics(
         bytes=read["bytes"],

@@ -14,6 +14,7 @@ from bpe_pipeline.corpus.read_budget import ReadBudget
 from bpe_pipeline.corpus.readers import unchanged
 
 _PARQUET, _ARROW_FILE, _ARROW_STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+_MOST_SCHEMA_BYTES = 1 << 26
 
 
 def _marks_parquet(head: bytes, tail: bytes) -> bool:
@@ -38,7 +39,8 @@ def _read_parquet(
 
 
 def _marks_arrow(head: bytes, _tail: bytes) -> bool:
-    is_stream = head.startswith(_ARROW_STREAM) and int.from_bytes(head[4:8], "little", signed=True) > 0  # a schema's
+    schema = int.from_bytes(head[4:8], "little", signed=True)  # its bytes; text has a greater number there
+    is_stream = head.startswith(_ARROW_STREAM) and 0 < schema < _MOST_SCHEMA_BYTES
     return is_stream or head.startswith(_ARROW_FILE + b"\0\0")
 
 

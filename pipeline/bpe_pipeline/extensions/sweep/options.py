@@ -24,8 +24,12 @@ def _parse_weights(value: Any) -> dict[str, list[Fraction]]:
     >>> _parse_weights(("code=1,1/2", "code=0"))
     {'code': [Fraction(1, 1), Fraction(1, 2), Fraction(0, 1)]}
     """
+    words = value if isinstance(value, list | tuple) else ()
+    listed = value.items() if isinstance(value, Mapping) else [str(word).rpartition("=")[::2] for word in words]
+    if not all(name for name, _ in listed) or (value and not listed):
+        raise ValueError("weights by the names of runs, such as NAME=1,2")
     choices = defaultdict[str, list[Fraction]](list)
-    for name, weights in value.items() if isinstance(value, Mapping) else (one.rpartition("=")[::2] for one in value):
+    for name, weights in listed:
         choices[name] += (Fraction(0) if one in (0, "0") else read.parse_weight(one) for one in _listed(weights))
     return dict(choices)
 
