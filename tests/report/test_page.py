@@ -124,7 +124,7 @@ def test_parallel_files_labels_and_figures_as_files(copied: Path, tmp_path: Path
     assert {path.name: path.read_bytes() for path in figures.iterdir()} == drawn
     shown = bpe_pipeline.report(copied, held_out=parallel)._repr_html_()
     assert "<h3>Verdict</h3>" in shown
-    assert shown.count("data:image/svg+xml") == 3
+    assert shown.count("data:image/svg+xml") == 2
     assert "a label twice" in refused(run("report", copied, "--compare", f"x={copied}", f"x={copied}"), 2)
 
 
