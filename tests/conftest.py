@@ -77,9 +77,9 @@ def _with_fewer_examples(test: Any) -> None:
 
 
 def _sampled(item: pytest.Item) -> tuple[str, int]:
-    """Return the group that a test is in, of which one of so many runs: of the slow tests of a file one of twelve."""
+    """Return the group that a test is in, of which one of so many runs: of the slow tests of a file one of 24."""
     if item.get_closest_marker("slow"):
-        return f"slow tests of {item.path}", 12
+        return f"slow tests of {item.path}", 24
     mark = item.get_closest_marker("one_of")
     return item.nodeid.partition("[")[0], mark.args[0] if mark else 1
 

@@ -73,7 +73,7 @@ def die_always(_: int) -> None:
 
 
 def count_but_die_at_chunk_7(task: CountTask) -> object:
-    if task.output.name == "000007.parquet":
+    if task.output.name.startswith("000007-"):
         os.kill(os.getpid(), signal.SIGKILL)
     return count_chunk(task)
 
