@@ -8,19 +8,19 @@ All formats are loaded to recognise a file, so a module imports what is large on
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.documents import Records
 
 if TYPE_CHECKING:
     from bpe_pipeline.corpus.chunks import Cutting, SearchedText
+    from bpe_pipeline.corpus.documents import Records
     from bpe_pipeline.corpus.files import CorpusFile, FileSpan
     from bpe_pipeline.corpus.read_budget import ReadBudget
 
 AUTO = "auto"  # where each file shows its own format
 Progress = Callable[[int], None]
-Texts = Iterator[bytes | Records]
+Texts: TypeAlias = "Iterator[bytes | Records]"
 Stretch = tuple[int, int | None]
 """Bytes [first, last) of a file's text; None: to its end."""
 
