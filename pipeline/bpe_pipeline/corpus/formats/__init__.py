@@ -66,8 +66,8 @@ class CorpusFormat:
 
     marks: whether the first and last bytes of a file show that it is of this format, whatever its name is.
     cut: returns the first position of a text, at most some bytes behind a wanted one, where a part may start, or None.
-    cuts: returns the parts of a file, of about so many bytes or less; together they are all of its documents. It raises
-    `InputError` for a file that changed, is damaged, or has no such field.
+    cuts: returns the parts of a file, each of about that many bytes or less; together they are all of its documents. It
+    raises `InputError` for a file that changed, is damaged, or has no such field.
     read: yields the texts of a span, which is made of parts, as `readers.read_span` does.
     """
 

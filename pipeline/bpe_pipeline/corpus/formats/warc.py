@@ -110,7 +110,7 @@ def _next_record(source: "io.BufferedReader[_Blocks]") -> int | None:
 
 
 def _fields(source: "io.BufferedReader[_Blocks]", most: int) -> dict[bytes, bytes]:
-    """Read a head, with the empty line that ends it, of at most so many bytes; return its first line as b"", fields."""
+    """Read a head of at most that many bytes, its empty line included; return its first line as b"", and its fields."""
     head = b""
     while len(head) < most and (line := source.readline(most - len(head))):
         head += line
