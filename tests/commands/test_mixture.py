@@ -322,7 +322,7 @@ def test_a_sweep_over_temperatures_has_a_mixture_for_each(inputs: list[Path], tm
     assert [one.split("+")[0] for one in mixtures] == ["temperature-1", "temperature-3", "temperature-inf"]
     evened = bpe_pipeline.combine(runs, temperature=3, output=tmp_path / "evened")
     of_3 = tmp_path / "swept/mixtures" / mixtures[1]
-    assert len({manifest.require(home).manifest.counter_fingerprint() for home in (of_3, evened)}) == 1
+    assert len({manifest.require(home).manifest.counter_fingerprint for home in (of_3, evened)}) == 1
 
 
 @pytest.mark.parametrize(

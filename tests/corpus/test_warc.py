@@ -10,6 +10,7 @@ import archives
 import pytest
 from chunk_tasks import count
 from command import refused, run, succeeded
+from corpus_files import zstd
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -163,6 +164,10 @@ def test_an_archive_in_an_archive_is_read_at_once_or_refused(tmp_path: Path) -> 
     assert count(tmp_path, "a.warc")[1] == 2
     with pytest.raises(InputError, match=rf"does not end.* read it at once \(--chunk-size {len(content)}\)"):
         count(tmp_path, "a.warc", chunk_bytes=300)
+    (tmp_path / "a.warc.zst").write_bytes(zstd(content))
+    file = describe(str(tmp_path / "a.warc.zst"))
+    with pytest.raises(InputError, match=rf"read it at once \(--chunk-size {len(content)}\)"):
+        list(warc.read_records(file, iter([content[:-9]]), 0, "", UNLIMITED))
 
 
 def test_an_archive_under_another_name_in_a_compression_is_named(tmp_path: Path) -> None:

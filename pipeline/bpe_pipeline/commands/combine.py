@@ -185,11 +185,11 @@ def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Exec
 
 def _without_weights(run: Run) -> str:
     texts = tuple(replace(text, weight=(1, 1)) for text in run.manifest.texts)
-    return replace(run.manifest, texts=texts).counter_fingerprint()
+    return replace(run.manifest, texts=texts).counter_fingerprint
 
 
 def _terms_of_copy(run: Run, copy: Run, executor: Executor) -> Sum:
-    is_same = run.manifest.counter_fingerprint() == copy.manifest.counter_fingerprint()
+    is_same = run.manifest.counter_fingerprint == copy.manifest.counter_fingerprint
     return sum_of([Term([run.counter])] if is_same else terms_of(copy), executor)
 
 
@@ -271,7 +271,7 @@ def _identity(text: Text) -> Identity:
 def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Identity, str]]:
     """List what a run has counted, with names: itself, the texts that it was combined of, and their files."""
     stored, source = run.manifest, run.manifest.source
-    yield (stored.counter_fingerprint(),), str(run.directory)
+    yield (stored.counter_fingerprint,), str(run.directory)
     if source is None:
         left_out = {number for number, text in enumerate(stored.texts) if not text.weight[0]}
         for index, file in enumerate(stored.plan.files):
@@ -286,7 +286,7 @@ def _texts_of(run: Run, listener: Listener) -> Iterator[tuple[Identity, str]]:
     for text in (text for text in stored.texts if text.is_run):
         try:
             counted = manifest.require(location(text.name))
-            if counted.manifest.counter_fingerprint() == text.key:
+            if counted.manifest.counter_fingerprint == text.key:
                 yield from _texts_of(counted, listener)
                 continue
         except (PipelineError, OSError):

@@ -9,11 +9,11 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from bpe_pipeline.base.errors import ExportRefusedError, OtherKindError, UsageError, unfit
+from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.commands.preload import TRAINING
 from bpe_pipeline.executors import WorkerSetup
 from bpe_pipeline.run.extensions import Imported

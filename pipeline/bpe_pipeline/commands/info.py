@@ -95,7 +95,7 @@ def _run(run: Run) -> Facts:
         "counted": "completely" if is_counted else _counted(stored.source is None, chunks, stored.plan),
         **(chooser.info() if chooser else {}),
         "options": stored.counting | (stored.merging or {}) | (chooser.REPLACED if chooser and stored.merging else {}),
-        "fingerprint": stored.counter_fingerprint(),
+        "fingerprint": stored.counter_fingerprint,
         "tokenizers": [_facts(_tokenizer(where)) for where in tokenizers],
     }
     return _facts(facts)

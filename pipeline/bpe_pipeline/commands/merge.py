@@ -85,7 +85,7 @@ def open_merging(
                 runner, run, counted, options, replace(new, first_stage=staged.manifest.first_stage)
             )
         before = run.manifest
-        if is_other := new.counter_fingerprint() != before.counter_fingerprint():
+        if is_other := new.counter_fingerprint != before.counter_fingerprint:
             counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
         if options.overwrite:
             run = manifest.remove_results(run)

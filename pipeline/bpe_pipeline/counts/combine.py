@@ -101,7 +101,7 @@ def _combining(runner: Runner, run: Run, total: Sum, output: Location) -> _Combi
     task = CombineTask(
         terms=total.terms,
         output=output,
-        fingerprint=run.manifest.counter_fingerprint(),
+        fingerprint=run.manifest.counter_fingerprint,
         statistics=total.statistics,
         threads=runner.threads,
         memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
@@ -112,7 +112,7 @@ def _combining(runner: Runner, run: Run, total: Sum, output: Location) -> _Combi
 
 def _share_counters(run: Run, shares: int) -> list[tuple[Location, str]]:
     """Return where ranges of the hashes are kept until the combined counter is whole, each with its key."""
-    names, key = run.manifest.names_of_shares(shares), run.manifest.counter_fingerprint()
+    names, key = run.manifest.names_of_shares(shares), run.manifest.counter_fingerprint
     home = run.directory / COUNTS
     return [(home / name, f"{key}, share {index} of {shares}") for index, name in enumerate(names)]
 

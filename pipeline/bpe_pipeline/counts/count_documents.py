@@ -62,7 +62,7 @@ class _Counting:
             self._idle.put(self._new_counter())
         self._lock = threading.Lock()
         self._looks = LooksSpecial(special_bytes(self._counting))
-        self._fingerprint = run.manifest.counter_fingerprint()
+        self._fingerprint = run.manifest.counter_fingerprint
         self._parts: list[tuple[Location, str]] = []
         self._statistics: list[ChunkStatistics] = []
         # Of each kind that counters note, the numbers of items and the locations.

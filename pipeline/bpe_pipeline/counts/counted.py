@@ -139,7 +139,7 @@ def text_counters(run: Run) -> list[Counter]:
         if not text.is_run:
             raise RunDirectoryError(f"{text.name} has no counter of its own, only the sum in {run.directory}")
         part = manifest.require(named(text.name))
-        if part.manifest.counter_fingerprint() != text.key:
+        if part.manifest.counter_fingerprint != text.key:
             raise RunDirectoryError(f"{part.directory} has other counts than those that were combined")
         counters += text_counters(part)
     return counters

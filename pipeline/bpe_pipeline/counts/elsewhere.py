@@ -78,7 +78,7 @@ def _stored(new: Run, options: OutputOptions) -> Run | None:
 
 def _refuse_other(stored: Run, new: Run) -> None:
     """Raise `RunDirectoryError` if the directory holds other counts."""
-    if stored.manifest.counter_fingerprint() == new.manifest.counter_fingerprint():
+    if stored.manifest.counter_fingerprint == new.manifest.counter_fingerprint:
         return
     there, wanted = (run.manifest.counting | run.manifest.cutting for run in (stored, new))
     refuse_other_options(stored.directory, "counting", there, wanted)

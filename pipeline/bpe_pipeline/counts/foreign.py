@@ -53,7 +53,7 @@ def read_all(runner: Runner, run: Run, part_path: PartPath, foreign: Sequence[tu
         special_tokens=special_bytes(run.manifest.counting),
         pattern=pattern_of(options),
         part=part_path(0),
-        fingerprint=run.manifest.counter_fingerprint(),
+        fingerprint=run.manifest.counter_fingerprint,
         part_bytes=work_bytes // _PART_SHARE,
         budget_bytes=work_bytes - work_bytes // _PART_SHARE,
         grant=workers,

@@ -161,9 +161,9 @@ class Executor(ABC):
     ) -> Iterator[tuple[int, Result]]:
         """Yield `(index, function(tasks[index]))` in order of completion; closing the iterator stops active tasks.
 
-        at_once: limit of active tasks. on_progress(amount) receives
-        what tasks report with `report_progress`, and minus the progress of a failed attempt. A task whose worker died,
-        or that raised an error that is not a `PipelineError`, is tried again in a fresh process, three times in all.
+        at_once: limit of active tasks. on_progress(amount) receives what tasks report with `report_progress`, and minus
+        the progress of a failed attempt. A task whose worker died, or that raised an error that is not a
+        `PipelineError`, is tried again in a fresh process, three times in all.
         Raises the `PipelineError` of a task, or `WorkerError` after the last attempt.
         """
         attempts = _Attempts(tasks, on_progress)

@@ -1,7 +1,6 @@
 """Merge in a worker, as far as the merge list is not stored yet."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.counts.counted import Counted
@@ -15,7 +14,7 @@ from bpe_pipeline.run.directory import MERGES_SO_FAR
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.runner import OF_SUPERWORDS, Runner, Stage
-from bpe_pipeline.storage import Location, existing, named, remove
+from bpe_pipeline.storage import Location, named, remove
 
 STAGE = "merging"
 
@@ -72,10 +71,11 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
     learned = stored(task, runner.executor)
     with runner.naming(OF_SUPERWORDS if task.first else ""):
         if learned is None:
-            stage = stage_of([task], runner.executor)
-            if runner.nodes:  # the memory it needs chooses the node
-                stage = replace(stage, need=_need(runner, task))
-            [learned] = runner.run(stage)
+            need = _need(runner, task) if runner.nodes else None  # the memory it needs chooses the node
+            begun = _begun(task, runner.executor)
+            [learned] = runner.run(
+                Stage(STAGE, "merges", merge_worker.learn, [task], [task.merges], begun=begun, need=need)
+            )
         else:
             runner.skip(STAGE)
     remove(task.so_far)
@@ -83,12 +83,10 @@ def learn(runner: Runner, learning: Learning, counted: Counted, options: TrainOp
     return learned
 
 
-def stage_of(tasks: Sequence[MergeTask], executor: Executor) -> Stage[MergeTask, MergeList]:
-    """Return the stage of merging; merges that a killed process has left count as done."""
-    there = [task for task, found in zip(tasks, existing([task.so_far for task in tasks]), strict=True) if found]
-    left = sum(len(known) for _, known in executor.run(merge_worker.known, there) if known)
-    begun = max(left, sum(task.first.merges for task in tasks if task.first))
-    return Stage(STAGE, "merges", merge_worker.learn, tasks, [task.merges for task in tasks], begun=begun)
+def _begun(task: MergeTask, executor: Executor) -> int:
+    """Return how many merges count as done: those that a killed process has left, or of the first stage."""
+    known = executor.one(merge_worker.known, task) if task.so_far.exists() else None
+    return max(len(known or ()), task.first.merges if task.first else 0)
 
 
 def _need(runner: Runner, task: MergeTask) -> Need:
@@ -104,7 +102,7 @@ def _need(runner: Runner, task: MergeTask) -> Need:
 
 def stored(task: MergeTask, executor: Executor) -> MergeList | None:
     """Return the stored list of a task if it is long enough."""
-    if not any(existing([task.output])):
+    if not task.output.exists():
         return None
     learned = executor.one(merge_worker.read, (task.output, task.fingerprint))
     return learned if learned is not None and learned.serves(task.merges) else None

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import OtherKindError, RunDirectoryError, UsageError
 from bpe_pipeline.base.machine import versions
+from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.run.directory import COUNTS, HOLDS, KEY_DIGITS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_options
@@ -145,12 +145,9 @@ class Manifest:
         """The name of each chunk's counter, with the first digits of its key."""
         return [f"{index:06d}-{key[:KEY_DIGITS]}.parquet" for index, key in enumerate(self.chunk_keys)]
 
-    def counter_fingerprint(self) -> str:
-        """Return what the combined counter depends on: every chunk, in any order, or the source."""
-        return self._counter_key
-
     @cached_property
-    def _counter_key(self) -> str:
+    def counter_fingerprint(self) -> str:
+        """What the combined counter depends on: every chunk, in any order, or the source."""
         if self.source is not None:
             source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
@@ -168,7 +165,7 @@ class Manifest:
         assert self.merging is not None, "store_merging comes first"
         learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
         stage = [self.first_stage.key] if self.first_stage else []
-        return fingerprint(self.counter_fingerprint(), without_defaults(learning), *stage)
+        return fingerprint(self.counter_fingerprint, without_defaults(learning), *stage)
 
     def owned_counts(self) -> Iterator[str]:
         """List the names of the files of counting: the counters and the log."""
@@ -182,7 +179,7 @@ class Manifest:
 
     def names_of_shares(self, shares: int) -> list[str]:
         """Return the names of that many shares of the combined counter, with the first digits of its key."""
-        key = self.counter_fingerprint()[:KEY_DIGITS]
+        key = self.counter_fingerprint[:KEY_DIGITS]
         return [f"share-{index:03d}-of-{shares:03d}-{key}.parquet" for index in range(shares)]
 
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
@@ -212,7 +209,7 @@ class Run:
     @property
     def counter(self) -> tuple[Location, str]:
         """The combined counter, and its fingerprint."""
-        return self.counter_path, self.manifest.counter_fingerprint()
+        return self.counter_path, self.manifest.counter_fingerprint
 
     def chunk_counters(self, chunks: Iterable[int] | None = None) -> list[tuple[Location, str]]:
         """Return the counters of these chunks, or of all, each with its fingerprint."""

@@ -121,7 +121,7 @@ def _weighed(planned: Manifest, listing: Listing, options: CountOptions, *, is_n
 
 def _saved(run: Run, stored: Run, options: CountOptions, *, grown: bool) -> Run:
     """Save a run that was stored before, without what was learned from other counts; raise for other weights."""
-    other = run.manifest.counter_fingerprint() != stored.manifest.counter_fingerprint()
+    other = run.manifest.counter_fingerprint != stored.manifest.counter_fingerprint
     if grown or other or run.manifest.mixture != stored.manifest.mixture:
         if not grown:
             refuse_other_weights(stored, run.manifest, options)

@@ -18,11 +18,11 @@ import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.base.errors import InputError
+from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.run.directory import KEY_DIGITS, LOG, LOG_OF_PART, Directory, Kind, fingerprint
 from bpe_pipeline.run.options import with_defaults, without_defaults
 from bpe_pipeline.run.plan import Plan, dependencies_of, stored_plan

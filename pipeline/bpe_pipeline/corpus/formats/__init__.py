@@ -8,19 +8,19 @@ All formats are loaded to recognise a file, so a module imports what is large on
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from bpe_pipeline.base.errors import InputError
-from bpe_pipeline.corpus.documents import Records
 
 if TYPE_CHECKING:
     from bpe_pipeline.corpus.chunks import Cutting, SearchedText
+    from bpe_pipeline.corpus.documents import Records
     from bpe_pipeline.corpus.files import CorpusFile, FileSpan
     from bpe_pipeline.corpus.read_budget import ReadBudget
 
 AUTO = "auto"  # where each file shows its own format
 Progress = Callable[[int], None]
-Texts = Iterator[bytes | Records]
+Texts: TypeAlias = "Iterator[bytes | Records]"
 Stretch = tuple[int, int | None]
 """Bytes [first, last) of a file's text; None: to its end."""
 
@@ -66,8 +66,8 @@ class CorpusFormat:
 
     marks: whether the first and last bytes of a file show that it is of this format, whatever its name is.
     cut: returns the first position of a text, at most some bytes behind a wanted one, where a part may start, or None.
-    cuts: returns the parts of a file, of about so many bytes or less; together they are all of its documents. It raises
-    `InputError` for a file that changed, is damaged, or has no such field.
+    cuts: returns the parts of a file, each of about that many bytes or less; together they are all of its documents. It
+    raises `InputError` for a file that changed, is damaged, or has no such field.
     read: yields the texts of a span, which is made of parts, as `readers.read_span` does.
     """
 

@@ -19,6 +19,7 @@ from bpe_pipeline.corpus.documents import Records, joined
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.formats.byte_format import byte_format
 from bpe_pipeline.corpus.formats.lines import TOO_LONG
+from bpe_pipeline.corpus.frames import text_bytes
 from bpe_pipeline.corpus.read_budget import SMALL_BYTES, ReadBudget
 from bpe_pipeline.corpus.skipped_or_altered import MOST_LINE_BYTES
 
@@ -75,7 +76,7 @@ def read_records(
         why, text = _why_skipped(fields, end - source.tell()), b""
         if not why and (is_response or kind == b"conversion"):
             left = end - source.tell()
-            what = f"{file.location(start)}: the record of {format_bytes(left)} that begins here"
+            what = f"{file.location(start)}: the record of {format_bytes(left)} that starts here"
             budget.require("record", _COPIES * left if left > SMALL_BYTES else 0, what)
             text = source.read(left)
         while source.tell() < end and source.read(min(end - source.tell(), _READ_BYTES)):
@@ -83,7 +84,7 @@ def read_records(
         if source.tell() < end:
             raise InputError(
                 f"{file.location(start)}: the WARC record that starts here does not end; restore the file or, if it "
-                f"has another archive in it, read it at once (--chunk-size {file.size})"
+                f"has another archive in it, read it at once (--chunk-size {text_bytes(file)})"
             )
         if not (is_response or kind == b"conversion"):
             continue
@@ -109,7 +110,7 @@ def _next_record(source: "io.BufferedReader[_Blocks]") -> int | None:
 
 
 def _fields(source: "io.BufferedReader[_Blocks]", most: int) -> dict[bytes, bytes]:
-    """Read a head, with the empty line that ends it, of at most so many bytes; return its first line as b"", fields."""
+    """Read a head of at most that many bytes, its empty line included; return its first line as b"", and its fields."""
     head = b""
     while len(head) < most and (line := source.readline(most - len(head))):
         head += line

@@ -248,6 +248,6 @@ def _made_from(location: Location, origin: Origin) -> tuple[Model, Run | None]:
         ) from None
     if tokenizer_fingerprint(model) != origin.base_fingerprint:
         raise RunDirectoryError(f"{base} is not the tokenizer that {location} was made from; bring that one back")
-    if run is not None and run.manifest.counter_fingerprint() != origin.counter_fingerprint:
+    if run is not None and run.manifest.counter_fingerprint != origin.counter_fingerprint:
         raise RunDirectoryError(f"{run.directory} has other counts than {location} was made from; bring those back")
     return model, run

@@ -160,7 +160,7 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
     vocabulary, note = model.vocabulary, ""
     if run.manifest.cutting != cut_by(model.counting_pattern):
         note = "; they were not split as the tokenizer splits: bpe-pipeline count TEXTS --like TOKENIZER"
-    with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint()) as counter:
+    with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint) as counter:
         uses = model.uses(counter.read_all())
     unused, parts = unused_tokens(vocabulary, lambda id_: uses[id_] > 0)
     evidence = {"tokens": len(unused), "parts": len(parts), "of": len(vocabulary.tokens), "run": str(run.directory)}

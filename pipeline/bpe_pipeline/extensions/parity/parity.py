@@ -245,4 +245,4 @@ def _runs(languages: Named, of_what: str) -> list[Run]:
 
 
 def _language(named_run: tuple[str, Location], run: Run, weight: tuple[int, int] = (1, 1)) -> Language:
-    return Language(named_run[0], absolute(run.counter_path), run.manifest.counter_fingerprint(), weight)
+    return Language(named_run[0], absolute(run.counter_path), run.manifest.counter_fingerprint, weight)
