@@ -4,7 +4,7 @@
 <!-- chart trainers -->         a chart of benchmarks/plots
 <!-- setup ... -->              removed: blocks that only the tests need
 
-Next to each page stands its Markdown, for agents, and llms.txt lists all of them (llmstxt.org).
+Next to each page is its Markdown, for agents, and llms.txt lists all of them (llmstxt.org).
 
 `python docs/hooks.py` writes into the pages of the reference, up to the mark <!-- end of ... --> or the page's end:
 

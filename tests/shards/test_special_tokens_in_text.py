@@ -116,6 +116,37 @@ def test_separator_in_a_record_is_refused_and_in_a_text_file_is_not(
         bpe_pipeline.encode(write([f"a{EOT}b"], tmp_path / "a.jsonl"), tokenizer, **options)
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+@pytest.mark.parametrize(
+    ("text", "how", "kept"),
+    [
+        (f"a{IM}b\xff", {"errors": "skip"}, False),
+        (f"\xffa{IM}b", {"errors": "skip"}, False),
+        (f"a{IM}{600_000 * 'b '}\xff", {"errors": "skip"}, False),
+        (f"a{IM}{600_000 * 'b '}", {"errors": "skip"}, True),
+        (f"\xffa{IM}b", {"errors": "skip", "max_document_chars": 9}, False),
+        (f"abcd{IM}", {"max_document_chars": 3}, False),
+        (f"ab{IM}c", {"max_document_chars": 9}, True),
+        (f"ab{IM}c", {"sample": 0.5, "seed": 3}, False),
+    ],
+)
+def test_a_special_token_is_refused_only_where_its_document_is_kept(
+    tokenizer: bpe_pipeline.Tokenizer, tmp_path: Path, name: str, text: str, how: dict, kept: bool
+) -> None:
+    texts = [text, "ok", f"c{IM}"] if kept else [text, "ok"]
+    write(texts, tmp_path / name)
+    written = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(written.replace(b"\\u00ff", b"\xff").replace("\xff".encode(), b"\xff"))
+    options = {"special_tokens_in_text": "refuse", "workers": 1, **how}
+    if kept:
+        location = f"byte {text.index(IM)}" if name == "a.txt" else "byte 0"
+        with pytest.raises(InputError, match=f"{location}: the text contains the special token"):
+            bpe_pipeline.encode(tmp_path / name, tokenizer, **options)
+    else:
+        encoded = bpe_pipeline.encode(tmp_path / name, tokenizer, **options)
+        assert tokenizer.decode([*encoded[len(encoded) - 1]]) == f"ok{EOT}"
+
+
 @pytest.mark.parametrize("how", [{}, {"chunk_size": 1}, {"max_document_chars": 3}, {"errors": "skip"}], ids=str)
 @pytest.mark.parametrize("special", [(EOT,), ()], ids=str)
 def test_what_split_documents_at_training_does_so_at_encoding(special: tuple, how: dict, tmp_path: Path) -> None:

@@ -99,11 +99,11 @@ class PackedRows:
         if self.packing == "concat" and len(self.layout.columns) == 1:
             return LongRow(longest)
         together = min(tokens, self.window + row)
-        pre_tokens = documents + together // row
+        parts = documents + together // row
         if self.packing == "best-fit":  # at most one row is not even half full
-            together = min(2 * together + row, pre_tokens * row)
+            together = min(2 * together + row, parts * row)
         elif self.packing == "none" and self.padded:
-            together = min(pre_tokens, -(-self.window // row)) * row
+            together = min(parts, -(-self.window // row)) * row
         return LongRow(longest, together, self.layout.id_bytes)
 
     def made(self, _: ShardFormat, bucket: BucketFiles, tokens: int, documents: int) -> RowsAndFacts:

@@ -125,7 +125,7 @@ void ChunkCounter::process(bool end) {
       if (!end) limit = std::max(std::max(searched_, begin_), searchable - std::min(searchable, undecided));
       break;
     }
-    if (!drops(match.start)) refuse(match.id, offset_of(match.start));
+    if (!drops(match.start)) refuse(match.id, offset_of(match.start), !options_.judge.drops_documents());
     ++statistics_.special_tokens;
     if (match.id < separators_) {
       finish_document(match.start);
@@ -240,6 +240,8 @@ void ChunkCounter::finish_document(size_t limit) {
   if (!kept_) {
     drop_text(limit);
     dropping_ = false;
+  } else if (refused_) {
+    throw *refused_;
   } else if (in_document_ || begin_ < limit || !normal_.empty()) {
     if (begin_ < limit || !normal_.empty()) count_text(limit, true, table_);
     if (open_document_ && open_document_->size()) {
@@ -264,6 +266,7 @@ void ChunkCounter::drop_text(size_t limit) {
   if (!dropping_) {
     statistics_.documents_skipped.add(checked_offset_);
     open_document_.reset();
+    refused_.reset();
     normal_.clear();
     if (options_.sink) options_.sink->drop();
     counted_ = 0;

@@ -15,7 +15,7 @@
 // Sink: with one, pre-tokens go to it instead of into the table, so that encoding reads text exactly as counting does: the
 // same documents, pre-tokens and repairs. It keeps what it made of a document until it hears how the document ended.
 // Refused tokens, special or added, have flags that change the text around them, which is not done here: RefusedToken
-// for the first that is found in a document which is counted.
+// for the first that is found in a document which is counted, under `skip` when that document has ended.
 // Added tokens that are not special are cut out of the text like special tokens, but the document goes on behind them.
 // Selection: a judge that samples or cuts documents looks at the text as it was fed, before all else. It passes on what
 // is counted, a document at a time; of the rest nothing is checked, repaired or cut. A document ends here at a separator
@@ -166,8 +166,11 @@ class ChunkCounter {
  private:
   void read(const uint8_t* bytes, size_t size, bool end);
   void select(const uint8_t* bytes, size_t size, bool end);
-  void refuse(uint32_t token, uint64_t offset) const {
-    if (std::ranges::count(options_.refused, token) != 0) throw RefusedToken{offset, token};
+  // Throws once the document is known to be `kept`.
+  void refuse(uint32_t token, uint64_t offset, bool kept) {
+    if (std::ranges::count(options_.refused, token) == 0) return;
+    if (!refused_) refused_ = RefusedToken{offset, token};
+    if (kept) throw *refused_;
   }
   void judge_document(const uint8_t* text, size_t size, SpecialTokens::Match separator);
   static constexpr size_t npos = ~size_t{0}, kPadding = PreTokenSink::kReadableAfter;
@@ -236,6 +239,8 @@ class ChunkCounter {
   std::vector<uint8_t> normal_;  // of the current document, before begin_: what is in the form and not yet counted
   std::unique_ptr<NormalForm::Known> known_;
   size_t normal_limit_ = 0;  // so much of it is not cut again before more follows
+  // Skip: the first refused token of a document that is not yet known to be valid.
+  std::optional<RefusedToken> refused_;
   // Selection: text as it was fed, from the start of a document that is not judged; no special token starts before
   // looked_.
   std::vector<uint8_t> held_;

@@ -47,8 +47,10 @@ void ChunkCounter::judge_document(const uint8_t* text, size_t size, SpecialToken
     stop = std::min(stop, match.start);
   }
   read(text, stop, true);
-  if (taken && separator) refuse(separator.id, checked_offset_ + size - stop);
-  if (taken && kept_ && separator && options_.sink) options_.sink->special_token(separator.id), options_.sink->keep();
+  if (taken && kept_ && separator) {
+    refuse(separator.id, checked_offset_ + size - stop, true);
+    if (options_.sink) options_.sink->special_token(separator.id), options_.sink->keep();
+  }
   statistics_.special_tokens += static_cast<bool>(separator);
   const size_t passed = size - stop + (separator.end - separator.start);
   checked_offset_ += passed;

@@ -240,6 +240,7 @@ def test_what_does_not_fit_is_refused(home: Path, tmp_path: Path) -> None:
     for code, message, *words in (
         (2, "--output"),
         (2, "have both counted", "runs/a", *new),
+        (2, "--held-out: all of it was counted", "--held-out", "a.txt", "--vocab-size", 300, *new),
         (1, "a.txt is a file; name a directory", "a.txt", *new),
         (1, "runs/a is a run", "--output", "runs/a"),
         (2, "--weight", "--weight", "z=1", *new),

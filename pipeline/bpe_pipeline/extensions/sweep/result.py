@@ -67,7 +67,8 @@ class Swept(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return a table of mixtures and sizes, and the recommendation."""
-        chosen, table = self.recommendation, table_of(self.points, self.recommendation, self.directory)
+        chosen = self.recommendation
+        table = table_of(self.points, chosen, self.directory)
         yield table
         yield Rows(
             (

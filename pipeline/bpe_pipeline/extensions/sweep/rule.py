@@ -67,7 +67,8 @@ def recommend(points: Sequence[Point]) -> Recommendation:
 
 def _mixture(best: Point, others: Sequence[Point]) -> Advice:
     """Say why this mixture is the best one of its size, and which ones are as good. others: the next best one first."""
-    most, less = rate(best), {point.mixture: 1 - rate(point) / (rate(best) or 1) for point in others}
+    most = rate(best)
+    less = {point.mixture: 1 - rate(point) / (most or 1) for point in others}
     equal = tuple(name for name, share in less.items() if share <= _EQUAL)
     what = "held-out files" if any(text.kind == "held out" for text in best.measured) else "sources"
     because = [f"{best.mixture} has the most bytes per token there: {most:.3f}, the geometric mean of the {what}"]

@@ -66,9 +66,8 @@ def run_sweep(options: SweepOptions, given: Mapping[str, Any], executor: Executo
             making = replace(options, output=directory / "mixtures" / name)
             trained = _learn(combination, making, merging, executor, listener)
             tasks.append(SweepTask(name, trained, within, sources, files))
-        ones, grant = [1] * len(tasks), runner.reserve(len(tasks))
-        measured = runner.run(Stage("measuring", "mixtures", measure, tasks, ones, grant=grant))
-        points = tuple(itertools.chain.from_iterable(measured))
+        stage = Stage("measuring", "mixtures", measure, tasks, [1] * len(tasks), grant=runner.reserve(len(tasks)))
+        points = tuple(itertools.chain.from_iterable(runner.run(stage)))
         chosen = recommend(points)
         directory.write_manifest({"points": plain(points)})
         write_table(directory / TABLE, points)
@@ -82,7 +81,7 @@ def _mixtures(
 ) -> Iterator[tuple[str, tuple[list[str], Combination]]]:
     """Yield the name of each mixture that is to be tried, the names of its runs, and what they are together."""
     listed = options.weights or {}
-    unknown, weights = [*listed.keys() - runs], [listed.get(name, [Fraction(1)]) for name in runs]
+    unknown, weights = sorted(listed.keys() - runs), [listed.get(name, [Fraction(1)]) for name in runs]
     evened = options.temperatures or ("1",) * bool(options.shares)
     refuse_if(
         (unknown, f"--weight: {', '.join(unknown)} is none of the names {', '.join(runs)}"),
@@ -123,9 +122,10 @@ def _held_out(options: SweepOptions, runs: Mapping[str, Run], listener: Listener
     """Choose from the held-out files, without those that a run has counted, themselves or as copies."""
     files = find_files(map(str, options.held_out)).files if options.held_out else []
     counted = {file.path for run in runs.values() for file in files_in_both(files, text_of(run).files)}
+    left = [file for file in files if file.path not in counted]
     if counted:
-        left_out = ", ".join(sorted(counted)[:3])
-        listener(Notice("warning", f"--held-out names text that was counted, which is left out: {left_out}"))
-    names = short_names([named(file.path) for file in files])
-    listed = zip(names, files, strict=True)
-    return {name: choose([file], _FILE_BYTES) for name, file in listed if file.path not in counted}
+        refuse_if((not left, "--held-out: all of it was counted; name other text, or omit it to measure the sources"))
+        some = ", ".join(sorted(counted)[:3])
+        listener(Notice("warning", f"--held-out names text that was counted, which is left out: {some}"))
+    names = short_names([named(file.path) for file in left])
+    return {name: choose([file], _FILE_BYTES) for name, file in zip(names, left, strict=True)}

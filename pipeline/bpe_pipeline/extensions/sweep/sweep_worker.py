@@ -77,9 +77,7 @@ def measure(task: SweepTask) -> list[Point]:
         times = Counter(id_ for one in drawn for of_stretch, _ in stretches(one.text) for id_ in of_stretch)
         uses["held out", name] = [times[id_] for id_ in ids]
     lengths, points = [len(tokens.get(id_, b"")) for id_ in ids], list[Point]()
-    occurrences = vocabulary.occurrences(
-        [sum(by) for by in zip(*(uses["source", one] for one in task.runs), strict=True)]
-    )
+    occurrences = vocabulary.occurrences(list(map(sum, zip(*(uses["source", one] for one in task.runs), strict=True))))
     for size in sizes:
         merges = len(trained.merges(size))
         parts, rare = vocabulary.parts(partial(gt, merges)), rare_share(occurrences[:merges])
