@@ -7,6 +7,7 @@ import pytest
 import tiktoken_ext.openai_public as public
 from command import refused, run
 from pattern_texts import texts
+from published import DEEPSEEK
 from tiktoken.model import encoding_name_for_model
 from tokenizers import Regex, pre_tokenizers, trainers
 
@@ -21,7 +22,16 @@ def test_models_have_the_pattern_of_their_encoding_in_tiktoken():
         encoding = encoding_name_for_model(model)
         assert resolve(model) == resolve(encoding)
         assert encoding in public.ENCODING_CONSTRUCTORS
+    assert {resolve(encoding) for encoding in public.ENCODING_CONSTRUCTORS} <= {*PRESETS}
     assert PRESETS["cl100k"].expression in Path(public.__file__).read_text()
+
+
+def test_deepseek_v3_cuts_as_its_three_published_steps():
+    """Those of its tokenizer.json; what remains between matches of one step goes through the next, as matches do."""
+    steps = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(one), "isolated") for one in DEEPSEEK])
+    ours = compile_pattern("deepseek-v3")
+    for text in texts(20_000, seed=12):
+        assert ours.cut(text) == [pre_token for pre_token, _ in steps.pre_tokenize_str(text)]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,21 @@ KEYS = {
 }
 
 
+def test_report_json_has_the_documented_keys_and_numbers_that_agree(reported: Path) -> None:
+    document, numbers = json.loads((reported / "report.json").read_text()), numbers_of(reported)
+    for name, keys in KEYS.items():
+        assert set(numbers[name] if name else numbers) == set(keys.split())
+    page = (Path(__file__).parents[2] / "docs" / "pages" / "how-to" / "report.md").read_text()
+    assert [key for keys in KEYS.values() for key in keys.split() if f"`{key}`" not in page] == []
+    special = [tuple(one[key] for key in ("text", "id", "roles")) for one in numbers["vocabulary"]["special_tokens"]]
+    assert special == [("<|endoftext|>", 348, "eos, separator"), ("</script><script>alert(1)</script>", 349, "")]
+    [last] = [size for size in numbers["merged"]["marked"] if size["vocab_size"] == 350]
+    assert last["bytes_per_token"] == pytest.approx(document["bytes_per_token"])
+    assert last["tokens"] == document["vocabulary"]["tokens"]
+    assert {*document["stage_peak_bytes"]} == {*document["stages"]}
+    assert max(document["stage_peak_bytes"].values()) <= document["peak_memory_bytes"]
+
+
 def test_numbers_match_the_tokenizer(reported: Path) -> None:
     numbers = numbers_of(reported)
     tokenizer = bpe_pipeline.Tokenizer.load(reported / "tokenizer")

@@ -1,5 +1,6 @@
 """The summary at the end of a command is short, and the report has the rest."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
         assert fact in report
         assert fact not in result.stdout
     assert "no gpt2 files: " in result.stderr
+    again = succeeded(run("merge", "run", "--vocab-size", 300, cwd=tmp_path)).stdout  # from the same merge list
+    rare = r"[\d,]+ of [\d,]+ different pre-tokens, too rare for --min-pre-token-count: \S+ of the text"
+    assert re.findall(rare, again) == re.findall(rare, result.stdout) != []
 
 
 def test_counting_and_encoding_have_short_summaries(text: Path, trained: Path, tmp_path: Path) -> None:

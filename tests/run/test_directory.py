@@ -1,6 +1,7 @@
 """A run directory deletes what is a run's own, and nothing else, and keeps what it would need again."""
 
 import fcntl
+import re
 from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
@@ -68,6 +69,17 @@ def test_overwrite_needs_the_corpus_and_not_the_run_itself(corpus: Path, output:
     assert "name the corpus again" in refused(run("train", "--output", output, "--overwrite"), 2)
     bpe_pipeline.train(corpus, output=output, vocab_size=310, overwrite=True)
     assert manifest.require(output).manifest.vocab_size == 310
+
+
+def test_directory_of_another_run_names_the_option(corpus: Path, output: Path) -> None:
+    before = files_in(output)
+    for option, value in (
+        *(("--pattern", "llama3"), ("--errors", "skip"), ("--special-token", "<s>")),
+        *(("--tie-break", "greatest-bytes"), ("--min-frequency", 2)),
+    ):
+        line = refused(run("train", corpus, "--output", output, "--vocab-size", 300, option, value), 1)
+        assert re.search(f"was done with {option} .*--overwrite", line)
+    assert files_in(output) == before
 
 
 def test_a_size_that_was_never_learned_is_not_the_first(corpus: Path, tmp_path: Path) -> None:

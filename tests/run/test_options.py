@@ -89,9 +89,9 @@ def test_values_are_completed() -> None:
     assert make_options(TrainOptions, given) == completed
     assert make_options(TrainOptions, {"no_special_tokens": True}).special_tokens == ()
     texts = [f"<{number}>" for number in range(50_000)]
-    started = time.monotonic()
+    started = time.process_time()
     assert make_options(TrainOptions, {"special_tokens": texts, "workers": "3"}).special_tokens == tuple(texts)
-    assert time.monotonic() - started < 2  # each is compared with all others in linear time
+    assert time.process_time() - started < 2  # each is compared with all others in linear time
     with pytest.raises(UsageError, match="option 'shuffle' means nothing here: leave it out"):
         make_options(TrainOptions, {"shuffle": 1})
     assert make_options(TrainOptions, {"shuffle": None}) == TrainOptions()

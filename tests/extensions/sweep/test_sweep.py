@@ -103,7 +103,7 @@ def test_the_report_of_the_recommended_tokenizer_has_the_table(swept: Path) -> N
 
 
 def test_names_of_runs_are_text_in_the_report(home: Path, tmp_path: Path) -> None:
-    name = "<img src=x onerror=alert(1)>{{ 7 * 7 }}\u202e"
+    name = "<img src=x onerror=alert(1)>{{ 7 * 7 }}\u202e" + "n" * 210  # with weights too long for a directory
     run_directory = shutil.copytree(home / "runs" / "a", tmp_path / name)
     swept = bpe_pipeline.sweep([run_directory, home / "runs" / "b"], vocab_size=280, output=tmp_path / "sweep")
     page = (swept.tokenizer.parent / "report.html").read_text()
