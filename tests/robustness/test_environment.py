@@ -87,6 +87,16 @@ def test_a_limit_of_address_space_is_named_with_the_remedy(home: Path, limit: in
         assert f"{limit >> 20} MiB (ulimit -v); raise that limit, or give a smaller --memory-limit" in done.stderr
 
 
+def test_what_a_library_says_of_a_limit_of_address_space_has_its_remedy(home: Path) -> None:
+    limited = (
+        "import resource; from bpe_pipeline.executors import failed_too_often;"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 40, 1 << 40));"
+        "print(failed_too_often('the task', 'ArrowException: Failed to launch worker thread'))"
+    )
+    said = subprocess.check_output([sys.executable, "-c", limited], cwd=home, text=True)
+    assert "thread; perhaps memory is short: each process may map 1,048,576 MiB (ulimit -v); raise that limit" in said
+
+
 def test_a_name_that_the_locale_cannot_read_is_not_called_invalid(home: Path) -> None:
     (home / "d").mkdir()
     (home / "d/Königin.txt").write_text("text")

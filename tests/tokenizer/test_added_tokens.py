@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,27 @@ def test_settings_that_are_not_reproduced_are_refused(
     write(tmp_path, base, files)
     with pytest.raises(InputError, match=reason):
         Tokenizer.load(tmp_path)
+
+
+ODD: list[Any] = [7, True, [], {}, [[]], [{}], {"content": []}, {"content": {}}, {"one": []}, [None], 10**30]
+
+
+@pytest.mark.parametrize("name", ["eos_token", "extra_special_tokens", "additional_special_tokens", "chat_template"])
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_an_odd_member_of_settings_is_left_alone_or_refused_in_one_line(
+    file: str, name: str, base: dict[str, Any], tmp_path: Path
+) -> None:
+    home, said = tmp_path / "old", list[str]()
+    for odd in ODD:
+        write(home, base, {file: {name: odd}})
+        try:
+            Tokenizer.load(home).save(tmp_path / "new")
+        except InputError as reason:
+            said.append(str(reason))
+    assert all(re.fullmatch(rf".*old/{file.replace('special_tokens_map', '.*')}: {name}.*", one) for one in said)
+    write(home, base, {file: {name: "\ud800"}})
+    with pytest.raises(InputError, match=rf"{file} is not valid JSON: .* surrogates not allowed"):
+        Tokenizer.load(home)
 
 
 def test_doctor_says_what_makes_the_files_agree(base: dict[str, Any], tmp_path: Path) -> None:

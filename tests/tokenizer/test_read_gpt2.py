@@ -90,6 +90,11 @@ OTHER = (
         ("tokenizer_config", GPT | {"auto_map": {"AutoTokenizer": ["a.A", None]}}, "auto_map is .*, which vocab.json"),
         ("tokenizer_config", {"added_tokens_decoder": {"1": {}}}, "added_tokens_decoder is .*, which vocab.json"),
         ("tokenizer_config", GPT | {"add_prefix_space": True}, "add_prefix_space is true, which vocab.json"),
+        (
+            "special_tokens_map",
+            {"pad_token": "<p>"},
+            "pad_token names '<p>', which vocab.json .*save_pretrained",
+        ),
         ("special_tokens_map", MAPPED | {"pad_token": EOT}, f"pad_token names '{re.escape(EOT)}' with other rules"),
     ],
 )

@@ -104,3 +104,25 @@ def test_what_would_be_replaced_needs_overwrite(tmp_path: Path) -> None:
     made("gpt2", PLAIN).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(UsageError, match=r"chat_template\.jinja would be read in place of the exported chat template"):
         bpe_pipeline.export(tmp_path / "tokenizer.json", output=plain, export=["hf"], overwrite=True)
+
+
+END, RESERVED = "<|endoftext|>", "<|reserved_special_token_0|>"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mask_token": RESERVED, "image_token": {"content": RESERVED}, "add_eos_token": False},
+        {"extra_special_tokens": {"image_token": RESERVED, "other_token": END}},
+        {"model_specific_special_tokens": {"image_token": RESERVED, "other_token": END}},
+        {"extra_special_tokens": [RESERVED, END]},
+    ],
+)
+def test_settings_do_not_name_a_reserved_token_that_has_another_name_now(settings: Any, tmp_path: Path) -> None:
+    bpe_pipeline.Tokenizer.from_merges([(b"a", b"b")], [END, RESERVED]).save(tmp_path / "base")
+    (tmp_path / "base/tokenizer_config.json").write_text(json.dumps(settings | {"eos_token": END}))
+    bpe_pipeline.export(tmp_path / "base", output=tmp_path / "new", export=["hf"], added_special_tokens=["<x>"])
+    special = {END: 257, "<x>": 258}
+    assert bpe_pipeline.load(tmp_path / "new").special_tokens == special
+    assert AutoTokenizer.from_pretrained(tmp_path / "new").added_tokens_encoder == special
+    assert "reserved" not in (tmp_path / "new/tokenizer_config.json").read_text()

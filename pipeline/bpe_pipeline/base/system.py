@@ -71,10 +71,15 @@ def undecodable(name: str) -> str:
     return f"has letters that this locale ({sys.getfilesystemencoding()}) does not have: set LC_ALL=C.UTF-8"
 
 
+def maps_limited() -> bool:
+    """Whether what a process maps has a limit: libraries say in many ways that they met it, or abort."""
+    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+
+
 def memory_is_short() -> str:
     """Return the reason and the remedy where the system refuses memory: perhaps a limit of this process."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    of_process = "" if limit == resource.RLIM_INFINITY else f": each process may map {limit >> 20:,} MiB (ulimit -v)"
+    of_process = f": each process may map {limit >> 20:,} MiB (ulimit -v)" if maps_limited() else ""
     raise_it = "free some" if not of_process else "raise that limit"
     return f"memory is short{of_process}; {raise_it}, or give a smaller --memory-limit, or fewer --workers"
 

@@ -94,5 +94,7 @@ def _describe(error: Exception) -> str:
         return system.memory_is_short()
     if isinstance(error, OSError) and (refusal := system.refusal_of(error)):
         return refusal
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text} (a defect: please report it with the output of --debug)"
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if system.maps_limited():
+        return f"{text}; perhaps {system.memory_is_short()}"
+    return f"{text} (a defect: please report it with the output of --debug)"

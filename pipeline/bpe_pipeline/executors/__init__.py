@@ -93,7 +93,8 @@ class Broadcast:
 
 def failed_too_often(task: object, reason: str) -> WorkerError:
     """Return the error for a task whose last attempt failed for this reason."""
-    remedy = f"; {system.memory_is_short()}" if reason.startswith("MemoryError") else ""
+    certain = reason.startswith("MemoryError")
+    remedy = f"; {'' if certain else 'perhaps '}{system.memory_is_short()}" if certain or system.maps_limited() else ""
     return WorkerError(
         f"{task} failed {MAX_ATTEMPTS} times, the last time because {reason}{remedy}; what is finished is kept: run "
         "the same command again to resume"

@@ -179,7 +179,7 @@ class Model:
         if not isinstance(more, Mapping) and named.keys() <= {*_TOKENS}:  # as transformers 5 reads them
             more = settings.get(NAMED)
         named |= more if isinstance(more, Mapping) else {}
-        texts = {name: token.get("content") if isinstance(token, Mapping) else token for name, token in named.items()}
+        texts = {name: text_of(token) for name, token in named.items()}
         texts |= {"bos_token": self.bos_token, "eos_token": roles.eos or roles.separator, "pad_token": self.pad_token}
         return {name: text for name, text in texts.items() if isinstance(text, str)}
 
@@ -241,3 +241,8 @@ class Model:
         tokens = self.vocabulary.tokens
         reached = tokens if self.trained else self.pre_token_encoder().last_merges(tokens)
         return [id_ for id_, token in tokens.items() if len(token) > 1 and id_ not in reached]
+
+
+def text_of(token: Any) -> Any:
+    """Return the text of a token that is named by its text or by an object that holds it."""
+    return token.get("content") if isinstance(token, Mapping) else token

@@ -83,9 +83,8 @@ class Change:
 
     def task(self, runner: Runner, counted: Counted | None) -> ChangeTask:
         """Return what a worker does of it."""
-        how = self.asked, runner.threads, runner.broker.everything_free()
         counter = None if counted is None else (counted.path, counted.fingerprint)
-        return ChangeTask(counter, self.model, *how)
+        return ChangeTask(counter, self.model, self.asked, runner.threads, runner.broker.everything_free())
 
     def write(self, model: Model, directory: Location) -> Model:
         """Write the changed tokenizer's files, and return it as they say."""

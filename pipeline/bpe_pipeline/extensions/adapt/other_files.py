@@ -1,14 +1,13 @@
 """What else is in the directory of a base, such as README.md: it is copied, unless it may name ids that moved."""
 
-from collections.abc import Container, Iterable
-from fnmatch import fnmatchcase
+from collections.abc import Container
 
 from bpe_pipeline.run.manifest import run_of
 from bpe_pipeline.storage import Location, existing, names_in
 from bpe_pipeline.storage.atomic import write_whole
 from bpe_pipeline.tokenizer.formats.export_formats import FILE_NAMES
 from bpe_pipeline.tokenizer.formats.fields import read_bytes
-from bpe_pipeline.tokenizer.formats.files import PATTERNS
+from bpe_pipeline.tokenizer.formats.files import PATTERNS, named_as
 from bpe_pipeline.tokenizer.formats.settings_files import GENERATION_NAME
 
 _COPIED = ("README*", "LICENSE*", "NOTICE*", "*.md", "*.json")
@@ -26,7 +25,7 @@ def copy_other_files(
     names, left_out, copied = _other_files(base), list[str](), list[str]()
     there = existing([directory / name for name in names])
     for name, exists in zip(names, there, strict=True):
-        if moves_ids or _is_one_of(name, _OF_MODELS) or (exists and name not in before):
+        if moves_ids or named_as(name, _OF_MODELS) or (exists and name not in before):
             left_out.append(name)
         else:
             write_whole(directory / name, read_bytes(base / name))
@@ -45,9 +44,5 @@ def _other_files(base: Location) -> list[str]:
     """List them; none of a file alone, whose neighbours may be anything, or of a run's tokenizer, which has none."""
     if not base.is_dir() or run_of(base) is not None:
         return []
-    names = [name for name in names_in(base) if _is_one_of(name, _COPIED) and not _is_one_of(name, _OF_TOKENIZERS)]
+    names = [name for name in names_in(base) if named_as(name, _COPIED) and not named_as(name, _OF_TOKENIZERS)]
     return [name for name in names if (base / name).is_file()]
-
-
-def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -13,12 +13,11 @@ from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, token_field
-from bpe_pipeline.tokenizer.formats.settings_files import CONFIG_NAME, MAP_NAME, text_of
-from bpe_pipeline.tokenizer.model import NAMED, could_be_whole_pre_token
+from bpe_pipeline.tokenizer.formats.settings_files import CONFIG_NAME, MAP_NAME, TOKEN_LISTS
+from bpe_pipeline.tokenizer.model import could_be_whole_pre_token, text_of
 
 _ADDED_NAME = "added_tokens.json"
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
-_LISTS = ("extra_special_tokens", "additional_special_tokens", NAMED)
 
 
 def read_rule(entry: Field) -> TokenRule:
@@ -50,16 +49,16 @@ class Settings:
     @classmethod
     def next_to(cls, file: Location) -> "Settings":
         """Read them."""
-        config = _read(file.with_name(CONFIG_NAME))
+        config = read_if_there(file.with_name(CONFIG_NAME))
         more_files = [file.with_name(name) for name in (MAP_NAME, _ADDED_NAME)]
         has_decoder = config.member("added_tokens_decoder").value is not None
-        return cls(config, *(Field({}, file_) if has_decoder else _read(file_) for file_ in more_files))
+        return cls(config, *(Field({}, file_) if has_decoder else read_if_there(file_) for file_ in more_files))
 
     @property
     def together(self) -> Field:
         """The configuration with the tokens of the map, by their texts, in place of its own."""
         named = {name: token_field(self.map_, name).value for name in self.map_.read(dict) if name.endswith("_token")}
-        lists = {name: self.map_.value[name] for name in _LISTS if name in self.map_.value}
+        lists = {name: self.map_.value[name] for name in TOKEN_LISTS if name in self.map_.value}
         return Field(self.config.read(dict) | lists | named, self.config.file)
 
     def named(self) -> Iterator[tuple[str, Field]]:
@@ -67,12 +66,11 @@ class Settings:
         for document in (self.config, self.map_):
             for name in document.value:
                 field = document.member(name)
-                if name in _LISTS and isinstance(field.value, dict):
-                    fields = [field.member(key) for key in field.value]
-                elif name in _LISTS and isinstance(field.value, list):
+                fields = [field] if name.endswith("_token") else []
+                if name in TOKEN_LISTS and isinstance(field.value, dict):
+                    fields = [*map(field.member, field.value)]
+                elif name in TOKEN_LISTS and isinstance(field.value, list):
                     fields = field.elements()
-                else:
-                    fields = [field] if name.endswith("_token") else []
                 for one in fields:
                     if isinstance(text := text_of(one.value), str) and text:
                         yield text, one
@@ -122,7 +120,8 @@ def _with_role(rule: TokenRule, field: Field) -> TokenRule:
     return replace(rule, special=True, normalized=rule.normalized and (rule.special or says))
 
 
-def _read(file: Location) -> Field:
+def read_if_there(file: Location) -> Field:
+    """Read an object from a file; a missing one reads as an empty object."""
     document = read_json(file) if file.exists() else Field({}, file)
     document.read(dict)
     return document

@@ -104,7 +104,10 @@ def read_json(file: Location) -> Field:
     """Parse a file; InputError also for a file that is not JSON."""
     text = read_text(file)
     try:
-        return Field(json.loads(text), file)
+        document = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(document, ensure_ascii=False).encode()  # fails for half a pair of surrogates
+        return Field(document, file)
     except (ValueError, RecursionError) as reason:
         raise InputError(f"{file} is not valid JSON: {reason}") from reason
 

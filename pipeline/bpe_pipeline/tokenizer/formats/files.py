@@ -3,7 +3,7 @@
 They are accepted only if the ids will be exactly those of the files' own runtime. What is written: `export_formats`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from bpe_pipeline.base.errors import InputError, OtherKindError
@@ -40,7 +40,8 @@ _READERS: dict[str, Callable[[Location], Model]] = {
 }
 
 
-def _named_as(name: str, patterns: tuple[str, ...]) -> bool:
+def named_as(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a file's name is one of the patterns."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -82,7 +83,7 @@ def _load(path: Location) -> Model:
     if not file.exists():
         raise InputError(_missing(file))
     unread = next((what for pattern, what in _UNREAD.items() if fnmatchcase(file.name, pattern)), None)
-    if unread is not None and not (_named_as(file.name, _RANKS) and is_rank_file(file)):
+    if unread is not None and not (named_as(file.name, _RANKS) and is_rank_file(file)):
         found = f"{file} is" if file == path else f"{path} has no {MODEL_NAME}, but {file.name}:"
         raise OtherKindError(f"{found} {unread}")
     return _reader_of(file)(file)
@@ -95,7 +96,7 @@ def _file_in(home: Location) -> Location:
     if all((home / name).exists() for name in _PAIR):
         return home / _PAIR[0]
     names = sorted(names_in(home))
-    ranks, others = ([name for name in names if _named_as(name, listed)] for listed in (_RANKS, tuple(_UNREAD)))
+    ranks, others = ([name for name in names if named_as(name, listed)] for listed in (_RANKS, tuple(_UNREAD)))
     if len(ranks) == 1 or others:
         return home / (ranks if len(ranks) == 1 else others)[0]
     for run in (home, home.parent):

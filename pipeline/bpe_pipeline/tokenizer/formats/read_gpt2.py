@@ -13,7 +13,7 @@ from bpe_pipeline.pattern.token_rules import PLAIN_RULE, TokenRule
 from bpe_pipeline.run.ids import check_special_tokens
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.formats import byte_alphabet
-from bpe_pipeline.tokenizer.formats.added_tokens import Settings, read_rule, refuse_settings
+from bpe_pipeline.tokenizer.formats.added_tokens import Settings, read_if_there, read_rule, refuse_settings
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, read_text, shortened
 from bpe_pipeline.tokenizer.formats.gpt2_files import HEADER
 from bpe_pipeline.tokenizer.formats.read_huggingface import model_of
@@ -40,6 +40,9 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
         merged = {left + right for left, right in merges}
         unmade = ((text, b"".join(bytes_of_letters(text))) for text in vocab.read(dict))
         rules = {text: PLAIN_RULE for text, token in unmade if len(token) != 1 and token not in merged}
+    for text, field in settings.named():
+        if text not in vocab.read(dict):
+            refuse_settings(field, f"names {text!r}, which {vocab.file.name} does not have")
     for text in rules:
         if text not in vocab.read(dict):
             raise InputError(f"{vocab.file} lacks the special token {shown(text)}: name one that it has")
@@ -55,8 +58,7 @@ def load_gpt2(vocab_file: Location, merges_file: Location, special_tokens: Seque
 def _settings(vocab_file: Location) -> Settings:
     """Read the files of settings; refuse those that say more than GPT-2's class of transformers has by default."""
     settings = Settings.next_to(vocab_file)
-    file = vocab_file.with_name("config.json")
-    of_model = read_json(file) if file.exists() else Field({}, file)
+    of_model = read_if_there(vocab_file.with_name("config.json"))
     classes = (
         settings.config.member("tokenizer_class"),
         of_model.member("tokenizer_class"),
@@ -82,5 +84,5 @@ def _named_rules(settings: Settings) -> dict[str, TokenRule]:
     for text, field in settings.named():
         rule = PLAIN_RULE if isinstance(field.value, str) else replace(read_rule(field), special=True)
         if rules.setdefault(text, rule) != rule:
-            field.refuse(f"names {text!r} with other rules than before")
+            refuse_settings(field, f"names {text!r} with other rules than before")
     return rules

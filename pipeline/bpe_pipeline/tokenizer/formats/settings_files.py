@@ -11,11 +11,14 @@ from typing import Any
 
 from bpe_pipeline.storage import Location, names_in
 from bpe_pipeline.tokenizer.formats.fields import Field, read_json, read_text
-from bpe_pipeline.tokenizer.model import ChatTemplate, Model
+from bpe_pipeline.tokenizer.model import NAMED, ChatTemplate, Model, text_of
 
 CONFIG_NAME, MAP_NAME = "tokenizer_config.json", "special_tokens_map.json"
 GENERATION_NAME = "generation_config.json"
 TEMPLATE_NAME, TEMPLATES = "chat_template.jinja", "additional_chat_templates"
+TOKEN_LISTS = ("extra_special_tokens", "additional_special_tokens", NAMED)
+"""Members that list special tokens, or have them by name."""
+
 _ENDING = ".jinja"
 _DEFAULT = "default"
 
@@ -107,18 +110,20 @@ def generation_note(before: Model, after: Model) -> str:
 
 
 def existing_only(settings: Mapping[str, Any], model: Model) -> dict[str, Any]:
-    """Return settings whose lists of special tokens have only those that the model has."""
-    changed, special = dict(settings), model.vocabulary.special_tokens
-    for name in ("additional_special_tokens", "extra_special_tokens"):  # without those that have another name now
-        if isinstance(listed := changed.get(name), list):
-            texts = ((token, text_of(token)) for token in listed)
-            changed[name] = [token for token, text in texts if isinstance(text, str) and text in special]
-    return changed
+    """Return settings without special tokens that the model does not have: those that have another name now."""
+    special = model.vocabulary.special_tokens
 
+    def exists(token: Any) -> bool:
+        text = text_of(token)
+        return not isinstance(text, str) or not text or text in special
 
-def text_of(token: Any) -> Any:
-    """Return the text of a token that is named by its text or by an object that holds it."""
-    return token.get("content") if isinstance(token, dict) else token
+    kept = {name: value for name, value in settings.items() if not name.endswith("_token") or exists(value)}
+    for name in TOKEN_LISTS:
+        if isinstance(listed := kept.get(name), list):
+            kept[name] = list(filter(exists, listed))
+        elif isinstance(listed, dict):
+            kept[name] = {key: token for key, token in listed.items() if exists(token)}
+    return kept
 
 
 def written(document: Mapping[str, Any]) -> str:
