@@ -67,7 +67,7 @@ def run_sweep(options: SweepOptions, given: Mapping[str, Any], executor: Executo
             trained = _learn(combination, making, merging, executor, listener)
             tasks.append(SweepTask(name, trained, within, sources, files))
         stage = Stage("measuring", "mixtures", measure, tasks, [1] * len(tasks), grant=runner.reserve(len(tasks)))
-        points = tuple(itertools.chain.from_iterable(runner.run(stage)))
+        points = tuple(point for of_mixture in runner.run(stage) for point in of_mixture)
         chosen = recommend(points)
         directory.write_manifest({"points": plain(points)})
         write_table(directory / TABLE, points)
