@@ -113,7 +113,7 @@ def test_merge_uses_the_options_of_the_run(text: Path, tmp_path: Path) -> None:
 def settled(*words: str) -> TrainOptions:
     """Return the options that the words of `train` and its configuration file say."""
     typed = click_command(train).make_context("train", [*words]).params
-    options: TrainOptions = settle(train, typed).options
+    options: TrainOptions = settle(train, typed)
     return options
 
 

@@ -6,8 +6,8 @@ from command import refused, run_here
 
 from bpe_pipeline.cli import all_commands
 from bpe_pipeline.pattern.token_rules import TokenRule
-from bpe_pipeline.run.make_options import parsed
 from bpe_pipeline.run.options import RECORDS
+from bpe_pipeline.run.values import parsed, reader_of
 
 SEVERAL = {  # of the table of options: two values, each as a flag has it
     "vocab_size": (("48,000", "1k,2k"), (48_000, 1000, 2000)),
@@ -40,7 +40,7 @@ def test_a_repeated_option_adds_up_or_is_refused(command: str) -> None:
         taken.parse_args(context, [word for value in values for word in (flag, value)])
         assert list(map(str, context.params[name])) == [str(option.type(value)) for value in values]
         if of_table:
-            assert parsed(RECORDS[name], context.params[name], str) == held
+            assert parsed(name, context.params[name], reader_of(RECORDS[name])) == held
 
 
 def test_every_option_that_is_a_list_can_be_repeated() -> None:

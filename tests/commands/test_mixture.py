@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import bpe_pipeline
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.run import manifest
-from bpe_pipeline.run.mixture import Mixture, parse_shares, parse_temperature
+from bpe_pipeline.run.mixture import Mixture
+from bpe_pipeline.run.values import parse_shares, parse_temperature
 
 SIZES = st.dictionaries(st.text("abcd", min_size=1, max_size=3), st.integers(1, 10**12), min_size=2, max_size=6)
 TEMPERATURES = st.sampled_from(["1", "1.5", "2", "3", "100", "inf"])

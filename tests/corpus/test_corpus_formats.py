@@ -29,7 +29,6 @@ from bpe_pipeline.corpus.listing import describe
 from bpe_pipeline.corpus.readers import read_span, text_range
 from bpe_pipeline.corpus.sampling import choose, read_chosen
 from bpe_pipeline.run.options import CountOptions
-from bpe_pipeline.run.record import records_of
 from bpe_pipeline.run.values import parse_input_format
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
@@ -94,7 +93,7 @@ def test_every_offered_format_is_made_here_and_can_be_named() -> None:
         else:
             with pytest.raises(ValueError, match="one of auto, text, "):
                 parse_input_format(name)
-    assert all(re.search(rf"\b{name}\b", records_of(CountOptions)["input_format"].help) for name in MADE)
+    assert all(re.search(rf"\b{name}\b", CountOptions.records["input_format"].help) for name in MADE)
     with pytest.raises(InputError, match=r"the corpus format 'csv' is none of text, .*: install the package with it"):
         corpus_format("csv")
 

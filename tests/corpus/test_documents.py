@@ -9,6 +9,7 @@ from bpe_pipeline import _core
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.run.options import CountOptions
+from bpe_pipeline.run.record import Scope
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(DocumentJudge)])
@@ -19,7 +20,7 @@ def test_the_core_reads_every_field(field):
 
 
 def test_the_default_judge_is_that_of_the_default_options():
-    assert DocumentJudge.of(CountOptions().of_stage("count")) == DocumentJudge()
+    assert DocumentJudge.of(CountOptions().in_scope(Scope.COUNT)) == DocumentJudge()
 
 
 @pytest.mark.parametrize("errors", ["replace", "strict", "skip"])

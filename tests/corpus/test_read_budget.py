@@ -236,7 +236,7 @@ def test_sizes_are_exported_one_at_a_time(imported: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(export.Trained, "model", model)
     with executor_for(make_options(TrainOptions, {"workers": 1}), TRAINING) as executor:
-        _, trained = merge.run_merge(imported, {"vocab_size": [700, 500, 400]}, executor, lambda _: None)
+        _, trained = merge.run_merge(imported, TrainOptions(vocab_size=(700, 500, 400)), executor, lambda _: None)
     assert (len(made), any(earlier() for earlier in made)) == (3, False)
     assert [trained.model(size).vocabulary.size for size in trained.options.vocab_size] == [700, 500, 400]
 

@@ -21,7 +21,6 @@ from bpe_pipeline.cli import all_commands
 from bpe_pipeline.reports.result import Result
 from bpe_pipeline.run.keywords import keywords_of
 from bpe_pipeline.run.options import RECORDS
-from bpe_pipeline.run.record import records_of
 from bpe_pipeline.tokenizer.formats.export_formats import FORMATS, default_formats
 
 ERRORS = {name for name, one in vars(base_errors).items() if inspect.isclass(one) and issubclass(one, Exception)}
@@ -102,7 +101,7 @@ def test_arguments_and_result_of_a_public_function_are_described(place: str, fun
     if "options" in named and "." not in place:
         listed = "\n".join(lines[lines.index("Keyword Args:") + 1 :])
         known = [name for name, one in keywords_of(function.takes).items() if one.group and name not in named]
-        known += [f"no_{name}" for name in known if records_of(function.takes)[name].without]
+        known += [f"no_{name}" for name in known if function.takes.records[name].without]
         assert sorted(re.findall(r"^    (\w+) \(", listed, re.MULTILINE)) == sorted(known)
         assert "--" not in listed
     if place == "train":

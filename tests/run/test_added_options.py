@@ -12,11 +12,12 @@ import pytest
 import bpe_pipeline
 from bpe_pipeline import _core
 from bpe_pipeline.run.options import CountOptions, TrainOptions, with_defaults, without_defaults
+from bpe_pipeline.run.record import Scope
 
 _PACKAGE = Path(bpe_pipeline.__file__).parent
 _ADDED = {
-    "class TextOptions(CorpusOptions):": '    judged: str = _input("count", "all", read.parse_text, "which count")',
-    "class EncodeFilesOptions(TextOptions):": '    marked: str = _shards("encode", "no", read.parse_text, "what")',
+    "corpus.py": ("class TextOptions(ReadingOptions):", '    judged: str = _text("all", "which count")'),
+    "shards.py": ("class IdsOptions(Values):", '    marked: str = _shards("no", "what")'),
 }
 
 
@@ -29,9 +30,9 @@ def test_only_options_that_differ_from_their_default_are_stored(tmp_path: Path) 
 
 
 def test_defaults_are_filled_in_and_left_out_again() -> None:
-    options = CountOptions(pattern="llama3").of_stage("count")
-    assert with_defaults(without_defaults(options), "count") == options
-    assert without_defaults(TrainOptions().of_stage("count", "merge", "special")) == {}
+    options = CountOptions(pattern="llama3").in_scope(Scope.COUNT)
+    assert with_defaults(without_defaults(options), Scope.COUNT) == options
+    assert without_defaults(TrainOptions().in_scope(Scope.COUNT, Scope.MERGE, Scope.SPECIAL)) == {}
 
 
 @pytest.fixture
@@ -40,13 +41,11 @@ def newer(tmp_path: Path) -> Path:
     home = tmp_path / "newer"
     shutil.copytree(_PACKAGE, home / "bpe_pipeline", ignore=shutil.ignore_patterns("native", "__pycache__"))
     shutil.copy(str(_core.__file__), home / "bpe_pipeline")  # which an editable install has elsewhere
-    source = home / "bpe_pipeline" / "run" / "options.py"
-    text = source.read_text()
-    for header, line in _ADDED.items():
-        before, rest = text.split(f"{header}\n", 1)
+    for name, (header, line) in _ADDED.items():
+        source = home / "bpe_pipeline" / "run" / "options" / name
+        before, rest = source.read_text().split(f"{header}\n", 1)
         docstring, rest = rest.split("\n", 1)
-        text = f"{before}{header}\n{docstring}\n\n{line}\n{rest}"
-    source.write_text(text)
+        source.write_text(f"{before}{header}\n{docstring}\n\n{line}\n{rest}")
     return home
 
 

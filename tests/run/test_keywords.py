@@ -12,8 +12,8 @@ import pytest
 import bpe_pipeline
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.run.keywords import keyword_type, keywords_of
-from bpe_pipeline.run.make_options import parsed
 from bpe_pipeline.run.options import RECORDS, EncodeOptions, ExportOptions, TrainOptions
+from bpe_pipeline.run.values import parsed, reader_of
 
 KINDS = (TrainOptions, EncodeOptions, ExportOptions)
 KEYWORDS = {name: keyword_type(one) for kind in KINDS for name, one in keywords_of(kind).items() if one.group}
@@ -42,21 +42,21 @@ def test_types_are_those_that_the_option_reads(name: str) -> None:
     hint = KEYWORDS[name]
     if get_origin(hint) is Literal:
         for value in get_args(hint):
-            assert parsed(RECORDS[name], value, str) == value
+            assert parsed(name, value, reader_of(RECORDS[name])) == value
         with pytest.raises(UsageError) as caught:
-            parsed(RECORDS[name], "nonsense", str)
+            parsed(name, "nonsense", reader_of(RECORDS[name]))
         assert f"one of {', '.join(get_args(hint))}" in str(caught.value)
         return
     kinds = set(get_args(hint)) or {hint}
     assert (type(None) in kinds) == (RECORDS[name].default is None)
     for kind in kinds & {int, str, bool}:
         value = SAMPLES.get(name, {}).get(kind) or {int: 7, str: "7", bool: True}[kind]
-        parsed(RECORDS[name], value, str)
+        parsed(name, value, reader_of(RECORDS[name]))
     for kind in {int, str, bool} - kinds:
         if kind is int and bool in kinds:
             continue
         with pytest.raises(UsageError):
-            parsed(RECORDS[name], {int: 7, str: "yes", bool: True}[kind], str)
+            parsed(name, {int: 7, str: "yes", bool: True}[kind], reader_of(RECORDS[name]))
 
 
 @pytest.mark.slow

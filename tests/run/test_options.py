@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,10 @@ from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.units import format_bytes, format_count, parse_bytes
 from bpe_pipeline.extensions.chat.options import ChatOptions
 from bpe_pipeline.run.config_file import read_config
-from bpe_pipeline.run.make_options import make_options, parsed
+from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.options import RECORDS, EncodeOptions, TrainOptions
+from bpe_pipeline.run.record import Scope
+from bpe_pipeline.run.values import parsed, reader_of
 
 
 @pytest.mark.parametrize(("text", "size"), [
@@ -75,7 +76,7 @@ def test_sizes_and_counts_are_formatted() -> None:
 ])  # fmt: skip
 def test_wrong_options_are_named(values: dict[str, object], message: str) -> None:
     kinds = (TrainOptions, EncodeOptions, ChatOptions)
-    kind = next((kind for kind in kinds if set(values) <= {one.name for one in fields(kind)}), TrainOptions)
+    kind = next((kind for kind in kinds if set(values) <= kind.records.keys()), TrainOptions)
     with pytest.raises(UsageError) as caught:
         make_options(kind, values)
     assert message in str(caught.value)
@@ -102,12 +103,14 @@ def test_options_have_documented_defaults_and_stages() -> None:
     assert options == TrainOptions()
     assert (options.vocab_size, options.pattern, options.special_tokens) == ((32_000,), "gpt2", ("<|endoftext|>",))
     assert (options.tie_break, options.min_frequency, options.errors) == ("lowest-ids", 1, "replace")
-    assert set(options.of_stage("count")) == {
+    assert set(options.in_scope(Scope.COUNT)) == {
         "special_tokens", "special_tokens_as_text", "pattern", "normalize", "split_at", "errors",
         "input_format", "text_field", "sample", "seed", "max_document_chars", "added_tokens",
     }  # fmt: skip
-    assert "vocab_size" not in options.of_stage("count", "merge")
-    assert json.loads(json.dumps(options.of_stage("count", "merge"))) == options.of_stage("count", "merge")
+    assert "vocab_size" not in options.in_scope(Scope.COUNT, Scope.MERGE)
+    assert json.loads(json.dumps(options.in_scope(Scope.COUNT, Scope.MERGE))) == options.in_scope(
+        Scope.COUNT, Scope.MERGE
+    )
 
 
 @pytest.mark.parametrize(("name", "typed", "number"), [
@@ -118,7 +121,7 @@ def test_options_have_documented_defaults_and_stages() -> None:
     ("ray", True, "auto"), ("ray", False, None),
 ])  # fmt: skip
 def test_values_as_people_write_them(name: str, typed: object, number: object) -> None:
-    assert parsed(RECORDS[name], typed, str) == number
+    assert parsed(name, typed, reader_of(RECORDS[name])) == number
 
 
 CONFIG = {"vocab_size": 500, "special_tokens": ["<a>", "<b>"], "pattern": "llama3", "chunk_size": "1MiB"}

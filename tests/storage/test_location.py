@@ -122,6 +122,6 @@ def test_uri_round_trip(parts: list[str], query: str) -> None:
 def test_options_take_uris(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     (tmp_path / "run.yaml").write_text("output: s3://bucket/run?region=eu-west-1\ninputs: s3://bucket/corpus/*.txt\n")
-    options = settle(train, {"config": f"fsspec+file://{tmp_path}/run.yaml"}).options
+    options = settle(train, {"config": f"fsspec+file://{tmp_path}/run.yaml"})
     assert str(options.output) == "s3://bucket/run?region=eu-west-1"
     assert options.inputs == ("s3://bucket/corpus/*.txt",)

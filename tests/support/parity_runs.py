@@ -12,6 +12,7 @@ from reference import GPT2_BYTES
 
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.extensions.parity.options import ParityCommandOptions
 from bpe_pipeline.extensions.parity.parity import run_parity
 from bpe_pipeline.merges import merge
 from bpe_pipeline.merges.merge_worker import MergeTask
@@ -21,7 +22,6 @@ from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.runner import watched
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
-SETTINGS = ("ratio", "window", "alpha", "global_merges", "mixture")
 Named = Sequence[tuple[str, Path]]
 Train = Callable[..., list[tuple[bytes, bytes]]]  # of an output and options: the merges
 
@@ -39,9 +39,9 @@ DEV = {name: _words(seed + 20, 50) for seed, name in enumerate(["en", "sw"])}
 
 def by_parity(languages: Named, dev: Named, executor: Executor, **options: Any) -> Tokenizer:
     """Train on counted runs; options: of merging, and the settings of parity. Without a measure, RUNs are their own."""
-    settings = {name: options.pop(name) for name in SETTINGS if name in options}
-    own = () if {"ratio", "mixture"} & {*settings} else languages
-    _, trained = run_parity(languages, dev or own, settings, options, executor, lambda _: None)
+    own = () if {"ratio", "temperature"} & {*options} else languages
+    asked = make_options(ParityCommandOptions, {"languages": dict(languages), **options})
+    _, trained = run_parity(languages, dev or own, asked, executor, lambda _: None)
     return Tokenizer.from_model(trained.model(trained.options.vocab_size[0]))
 
 

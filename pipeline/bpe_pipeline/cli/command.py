@@ -15,16 +15,19 @@ from bpe_pipeline.cli.settle import settle
 from bpe_pipeline.commands.declaration import Command as Declared
 from bpe_pipeline.commands.declaration import Session
 from bpe_pipeline.run.options import RECORDS, Values, WorkOptions, flag_of
-from bpe_pipeline.run.record import ARGUMENT, CALL, Record, records_of
+from bpe_pipeline.run.record import ARGUMENT, Record, Scope
 
 if TYPE_CHECKING:
     from bpe_pipeline.reports.result import Result
 
 _AS_JSON, _MORE = "bpe-pipeline.as_json", "more"
 _CONFIG = Record(
-    "config", str, None, "Other", CALL, str,
-    "read options from this file, YAML, JSON or TOML, by the same names; flags override it", "FILE",
-)  # fmt: skip
+    group="Other",
+    default=None,
+    help="read options from this file, YAML, JSON or TOML, by the same names; flags override it",
+    metavar="FILE",
+    kind=str,
+)
 
 
 def _be_verbose(_context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -47,7 +50,7 @@ _JSON = _hidden(
 @cache
 def click_command(declared: Declared) -> Command:
     """Return a declared command as one of click."""
-    arguments = [_argument(one) for one in records_of(declared.takes).values() if one.group == ARGUMENT]
+    arguments = [_argument(one) for one in declared.takes.records.values() if one.group == ARGUMENT]
     if declared.too_many:
         arguments.append(click.Argument([_MORE], nargs=-1, metavar=""))
 
@@ -69,9 +72,11 @@ def _argument(record: Record) -> click.Argument:
 
 def _order(kind: type[Values]) -> list[Record]:
     """List the options that are flags of a command, in the order of the table; of two with the same flag the first."""
-    own = {name: one for name, one in records_of(kind).items() if one.group != ARGUMENT and one.spelling != name}
-    of_call = [one for one in own.values() if one.stage == CALL]
-    of_table = [own[name] for name in dict.fromkeys((*RECORDS, *own)) if name in own and own[name].stage != CALL]
+    own = {name: one for name, one in kind.records.items() if one.group != ARGUMENT and one.spelling != name}
+    of_call = [one for one in own.values() if one.scope is Scope.CALL]
+    of_table = [
+        own[name] for name in dict.fromkeys((*RECORDS, *own)) if name in own and own[name].scope is not Scope.CALL
+    ]
     of_flags = dict[str, Record]()
     for record in (*of_call, *of_table):
         of_flags.setdefault(record.spelling, record)
@@ -102,16 +107,15 @@ def _flags_of(record: Record) -> Iterator[Flag]:
         yield place([flag_of(f"no_{record.name}")], is_flag=True, default=None, help=record.without)
 
 
-def _carry_out(declared: Declared, session: Session) -> int | None:
+def _carry_out(declared: Declared, options: Values) -> int | None:
     """Start workers, tell the story with progress, and print its result; return its exit code."""
-    options = session.options
     quiet, log_json = (bool(getattr(options, name, False)) for name in ("quiet", "log_json"))
     as_json = bool(click.get_current_context().meta[_AS_JSON])
     with declared.executor(options) as executor:
         from bpe_pipeline.reports import progress
 
         with progress.listener(quiet=quiet, log_json=log_json, apart=as_json) as listener:
-            done = declared.story(Session(options, session.given, executor, listener))
+            done = declared.story(Session(options, executor, listener))
         result: Result = done[0] if isinstance(done, tuple) else done
         if as_json:
             progress.write(json.dumps(result.to_json(), ensure_ascii=False))

@@ -12,7 +12,8 @@ from bpe_pipeline.base.printable import wrapped
 from bpe_pipeline.commands.declaration import TITLES
 from bpe_pipeline.commands.declaration import Command as Declared
 from bpe_pipeline.run.extensions import unusable
-from bpe_pipeline.run.record import GROUPS, OWN, Record, records_of
+from bpe_pipeline.run.record import GROUPS, OWN, Record
+from bpe_pipeline.run.values import reader_of
 
 OTHER = "Other"  # flags that belong to all commands
 _ALL = "bpe-pipeline.help_all"
@@ -108,7 +109,7 @@ class Command(_Helpful):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse what is given; of an option that has no flag, say where it can be given."""
-        records = records_of(self._declared.takes)
+        records = self._declared.takes.records
         for record in records.values():
             args = self._with_value(args, record) if record.alone else args
         try:
@@ -157,7 +158,7 @@ class Command(_Helpful):
 
 def _reads(record: Record, word: str) -> bool:
     try:
-        record.parse(word)
+        reader_of(record)(word)
     except ValueError:
         return False
     return True

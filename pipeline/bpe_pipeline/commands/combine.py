@@ -6,7 +6,7 @@ of whole numbers, so their order changes nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from bpe_pipeline.run.manifest import COMBINED, Manifest, Run
 from bpe_pipeline.run.mixture import Mixture, mixture_of
 from bpe_pipeline.run.options import READING_OPTIONS, RECORDS, CountOptions, OutputOptions
 from bpe_pipeline.run.patterns import cut_by, pattern_of
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.run.texts import Source, Text, described, require_weights, weigh
 from bpe_pipeline.run.values import parse_weight
@@ -82,9 +83,9 @@ def directory_of(summary: Summary) -> Path | Remote:  # as the reference shows i
     return summary.directory
 
 
-def combination_asked(options: Any, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Combination:
+def combination_asked(options: Any, executor: Executor, listener: Listener) -> Combination:
     """Return what `combine` is asked to add up. options: of the command."""
-    cutting = {name: value for name, value in given.items() if name in _CUTTING}
+    cutting = {name: value for name, value in options.explicit.items() if name in _CUTTING}
     return combination_of(options.runs, options.weights, mixture_of(options), cutting, executor, listener)
 
 
@@ -111,7 +112,7 @@ def combination_of(
         require_weights(weights, texts, "runs")
     mixed = weigh(texts, list(map(_factor, weights)), mixture, names)
     options = make_options(CountOptions, given)
-    counting, cutting = options.of_stage("count"), cut_by(pattern_of(options))
+    counting, cutting = options.in_scope(Scope.COUNT), cut_by(pattern_of(options))
     if runs:
         own = runs[0].manifest
         asked = {name: counting[name] for name in given if name in counting}
@@ -191,12 +192,6 @@ def _without_weights(run: Run) -> str:
 def _terms_of_copy(run: Run, copy: Run, executor: Executor) -> Sum:
     is_same = run.manifest.counter_fingerprint == copy.manifest.counter_fingerprint
     return sum_of([Term([run.counter])] if is_same else terms_of(copy), executor)
-
-
-def making_of(given: Mapping[str, Any]) -> OutputOptions:
-    """Return the options that say where a new run is made, among all that were given for it."""
-    names = {option.name for option in fields(OutputOptions)}
-    return make_options(OutputOptions, {name: value for name, value in given.items() if name in names})
 
 
 def write_combination(

@@ -20,7 +20,7 @@ from bpe_pipeline.run.extensions import Imported
 from bpe_pipeline.run.keywords import keyword_lines, keyword_type, keywords_of, without_flags
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.options import ClusterOptions, Values, WorkOptions, flag_of
-from bpe_pipeline.run.record import ARGUMENT, CALL, Record, records_of
+from bpe_pipeline.run.record import ARGUMENT, Record, Scope
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -35,12 +35,10 @@ _SECTION = re.compile(r"^(?:Returns|Yields|Raises):$", re.MULTILINE)
 class Session:
     """What a command carries out.
 
-    options: the value that it takes; given: those of them that are not defaults. in_python: whether a program called
-    the function.
+    options: the value that it takes. in_python: whether a program called the function.
     """
 
     options: Any
-    given: Mapping[str, Any]
     executor: Any = None
     listener: Any = None
     in_python: bool = False
@@ -55,7 +53,7 @@ class Command:
     positional: what the function takes by position, in this order; required: what it needs, though the command does
     not. returns: imports the type of what the function returns, or what makes that of what the story returned. workers:
     how they start; None: the work is done here, without an executor and without progress. works: whether options are
-    for workers at all. check: raises `UsageError` for words of the command line that do not fit. settled: takes what
+    for workers at all. settled: takes what
     other options say from the options given. of_file: returns ours from a configuration file that may have another
     program's names of options. too_many: why there are no more arguments.
     """
@@ -70,8 +68,7 @@ class Command:
     returns: Imported | None = None
     workers: WorkerSetup | None = TRAINING
     works: Callable[[Any], bool] = field(default=lambda options: not getattr(options, "dry_run", False))
-    check: Callable[[Any, Mapping[str, Any]], None] | None = None
-    settled: Callable[[Mapping[str, Any], type[Values]], dict[str, Any]] | None = None
+    settled: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     of_file: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     too_many: str = ""
 
@@ -96,12 +93,16 @@ class Command:
     @property
     def explicit(self) -> dict[str, Record]:
         """The parameters of the function that have a name in its signature; the other options are keywords."""
-        own = {name: one for name, one in keywords_of(self.takes).items() if one.stage == CALL or one.group == ARGUMENT}
-        return {name: records_of(self.takes)[name] for name in dict.fromkeys((*self._by_position, *own))}
+        own = {
+            name: one
+            for name, one in keywords_of(self.takes).items()
+            if one.scope is Scope.CALL or one.group == ARGUMENT
+        }
+        return {name: self.takes.records[name] for name in dict.fromkeys((*self._by_position, *own))}
 
     @property
     def _by_position(self) -> Sequence[str]:
-        return self.positional or [name for name, one in records_of(self.takes).items() if one.group == ARGUMENT]
+        return self.positional or [name for name, one in self.takes.records.items() if one.group == ARGUMENT]
 
     @property
     def _is_work(self) -> bool:
@@ -130,7 +131,7 @@ class Command:
 
     @property
     def _of_the_command(self) -> set[str]:
-        records = records_of(self.takes)
+        records = self.takes.records
         return {name for name, one in records.items() if one.command_only and name not in ("quiet", "log_json")}
 
     def _called(self, given: dict[str, Any], progress: bool) -> Any:
@@ -144,10 +145,10 @@ class Command:
         if missing := [name for name in self.required if given.get(name) is None]:
             raise unfit(missing[0], "a value", None)
         if self.settled is not None:
-            given = self.settled(given, self.takes)
+            given = self.settled(given)
         options = make_options(self.takes, given, spell)
         with for_python(progress) as listener, self.executor(options) as executor:
-            done = self.story(Session(options, of_options(given, self.takes), executor, listener, in_python=True))
+            done = self.story(Session(options, executor, listener, in_python=True))
         if failure := getattr(done, "failure", ""):
             raise ExportRefusedError(failure)
         convert = self._returned
@@ -199,12 +200,6 @@ class Command:
         if self._keywords:
             parts.append("\n".join(["Keyword Args:", *keyword_lines(self.takes, [*self.explicit])]))
         return "\n\n".join(part for part in parts if part)
-
-
-def of_options(given: Mapping[str, Any], kind: type[Values]) -> dict[str, Any]:
-    """Return the options among what was given: no arguments, and nothing that is of one call."""
-    records = records_of(kind)
-    return {name: value for name, value in given.items() if name not in records or records[name].stage != CALL}
 
 
 def command(**said: Any) -> Callable[[Callable[[Session], Any]], Command]:

@@ -1,7 +1,6 @@
 """`--dry-run`: the options, what would be counted or combined, and the most disk and memory that it can take."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,13 +16,11 @@ from bpe_pipeline.counts.combine_worker import COMBINE_BYTES
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.run.directory import RUN, Directory
-from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.memory import WRITE_BYTES, Broker
 from bpe_pipeline.run.open_run import open_run
-from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.options import TrainOptions, Values
 from bpe_pipeline.run.plan import corpus_bytes
-from bpe_pipeline.run.record import records_of
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.run.texts import rows_of
@@ -37,9 +34,9 @@ _MOST_DISK = 3.5
 _FOOTER_BYTES = 4096  # of a counter
 
 
-def plan(given: Mapping[str, Any], listener: Listener) -> Facts:
+def plan(options: Values, listener: Listener) -> Facts:
     """Plan a run with these options, and return the plan as `--dry-run` prints it."""
-    return _facts(run_dry(make_options(TrainOptions, given), listener))
+    return _facts(run_dry(options.to(TrainOptions), listener))
 
 
 def _facts(facts: dict[str, str]) -> Facts:
@@ -58,10 +55,10 @@ def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
         return _described(runner, open_run(runner, directory, options), options)
 
 
-def plan_combination(options: Any, given: Mapping[str, Any], listener: Listener) -> Facts:
+def plan_combination(options: Any, listener: Listener) -> Facts:
     """Return what `combine --dry-run` prints: what adding these counts takes; nothing is written."""
     with executor_here(options, TRAINING) as executor:
-        combination = combination_asked(options, given, executor, listener)
+        combination = combination_asked(options, executor, listener)
         runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
         pre_tokens = [require_counted(run, executor).facts.different_pre_tokens for run in combination.runs]
         grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
@@ -103,7 +100,7 @@ def _not_default(options: TrainOptions) -> str:
     """Return the options that differ from their defaults, each as a configuration file may have it."""
     return ", ".join(
         f"{name}: {json.dumps(plain(value), ensure_ascii=False, default=str)}"
-        for name, record in records_of(TrainOptions).items()
+        for name, record in TrainOptions.records.items()
         if not record.command_only and (value := getattr(options, name)) != record.default
     )
 

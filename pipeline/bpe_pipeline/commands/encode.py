@@ -141,9 +141,9 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         cut = partial(planning.cut_corpus, model=model, options=options, nodes=runner.nodes)
         asked = planning.asked_of(options, model)
         encoding = planning.open_encoding(runner, directory, options, asked, cut)
-        return _CorpusJob(runner, encoding, model, replace(options, sample=encoding.options["sample"]))
+        return _CorpusJob(runner, encoding, model, options.replace(sample=encoding.options["sample"]))
 
-    kind = kind_of(options.shard_format, validation=holds_out(vars(options)), single=options.single)
+    kind = kind_of(options.shard_format, validation=holds_out(options.values), single=options.single)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         return run_job(opened_job(runner, directory))
 

@@ -39,17 +39,17 @@ def location_for(output: Location) -> Location:
 def options_of_first(options: TrainOptions, output: Location) -> TrainOptions:
     """Return the options of the first stage of superwords in this run, which gets no tokenizer."""
     plain = {name: RECORDS[name].default for name in (*_SUPERWORD_OPTIONS, "reserve_tokens", "round_vocab_to")}
-    first = replace(options, **plain, output=output)
+    first = options.replace(**plain, output=output)
     size = (options.first_size or 0) + 2 * len(BYTE_ORDER)
     special = size - len(BYTE_ORDER) - first.special.merge_budget(size)
-    return replace(first, vocab_size=((options.first_size or 0) + special,))
+    return first.replace(vocab_size=((options.first_size or 0) + special,))
 
 
 def options_of_second(options: TrainOptions) -> TrainOptions:
     """Return the options of the second stage of superwords: rare pre-tokens are left out of the first alone."""
     preset = superword_presets().get(options.superword_pattern)
     pattern = preset.expression if preset else options.superword_pattern
-    return replace(options, pattern=pattern, superwords_from=options.first_size, min_pre_token_count=1)
+    return options.replace(pattern=pattern, superwords_from=options.first_size, min_pre_token_count=1)
 
 
 def stage_in(first: Run, executor: Executor) -> tuple[FirstStage, MergeList]:
@@ -85,7 +85,7 @@ def with_stage(
     if not learned.serves(taken - len(BYTE_ORDER)):
         raise UsageError(f"--superwords-from {taken:,}: {first.directory} has {size:,} tokens; give at most {size:,}")
     require_same_text(first, run, executor)
-    return replace(run, manifest=replace(run.manifest, first_stage=stage)), replace(options, superwords_from=taken)
+    return replace(run, manifest=replace(run.manifest, first_stage=stage)), options.replace(superwords_from=taken)
 
 
 def set_stage(runner: Runner, run: Run, stage: FirstStage) -> Run:

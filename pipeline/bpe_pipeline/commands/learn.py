@@ -4,7 +4,6 @@ import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +21,7 @@ from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import TrainOptions, flag_of, without_defaults
 from bpe_pipeline.run.patterns import pattern_of
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.export import Exported, Ids, Trained, export_size, limits_of, refuse_ordinary
@@ -86,7 +86,7 @@ def _with_chosen_size(runner: Runner, learned: MergeList, options: TrainOptions)
         return options
     size, why = size_that_repays(learned, options.special, options.vocab_size[0], options.stop_at_saving)
     runner.inform(why)
-    return replace(options, vocab_size=(size,), stop_at_saving=None)
+    return options.replace(vocab_size=(size,), stop_at_saving=None)
 
 
 def _export(
@@ -151,25 +151,25 @@ def keep_ids(
     given: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Refuse special tokens that change ids of a tokenizer that exists; report what else changes or is as in `like`."""
-    requested = options.of_stage("special")
+    requested = options.in_scope(Scope.SPECIAL)
     is_first = run.manifest.vocab_size is None  # the run has no tokenizer yet, or its corpus grew
     for size in () if options.stop_at_saving else options.vocab_size:  # else the merges choose it
         name = "tokenizer" if is_first else run.tokenizer_name(size)
         is_first = False
         if name not in run.manifest.special:
-            inherited = {} if like is None else run.manifest.options_of(like).of_stage("special")
+            inherited = {} if like is None else run.manifest.options_of(like).in_scope(Scope.SPECIAL)
             inherited = {one: value for one, value in without_defaults(inherited).items() if given.get(one) is None}
             if inherited:
                 runner.inform(f"{run.directory / name} is as {like}: {_flags(inherited, inherited)}")
             continue
         if options.chat_template is None and _has_chat_template(run.directory / name):
             runner.warn(f"{run.directory / name} is made again without its chat template: --chat-template keeps it")
-        before = run.manifest.options_of(name).of_stage("special")
+        before = run.manifest.options_of(name).in_scope(Scope.SPECIAL)
         if not (changed := [option for option, value in before.items() if value != requested[option]]):
             continue
         how = f"with {_flags(requested, changed)} in place of {_flags(before, changed)}"
         ids = stored_ids(runner.executor, run, name, run.manifest.options_of(name))
-        new = stored_ids(runner.executor, run, name, replace(options, vocab_size=(size,)))
+        new = stored_ids(runner.executor, run, name, options.replace(vocab_size=(size,)))
         if ids and new and (moved := ids.changes(new)):
             raise RunDirectoryError(
                 f"{run.directory / name} exists, and {how}, its ids would change: {moved}; `export --output` adds "

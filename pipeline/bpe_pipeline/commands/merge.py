@@ -1,13 +1,13 @@
 """`merge`: open a run that was counted, with its own options by default, and learn from its counts."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.events import Listener
-from bpe_pipeline.commands.combine import copy_run, making_of
+from bpe_pipeline.commands.combine import copy_run
 from bpe_pipeline.commands.first_stage import set_stage, with_stage
 from bpe_pipeline.commands.learn import keep_ids, merge_and_export, stored_ids
 from bpe_pipeline.counts.as_text import bounds
@@ -23,9 +23,10 @@ from bpe_pipeline.run.make_options import make_options, refuse_other_options
 from bpe_pipeline.run.manifest import COMBINED, Manifest, Run
 from bpe_pipeline.run.mixture import mixture_of
 from bpe_pipeline.run.open_run import refuse_other_weights
-from bpe_pipeline.run.options import MergeOptions, TrainOptions, flag_of
+from bpe_pipeline.run.options import MergeOptions, OutputOptions, TrainOptions, flag_of
 from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.plan import is_weighted
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner, opened
 from bpe_pipeline.run.texts import described
 from bpe_pipeline.storage import Location, existing, same_location
@@ -34,41 +35,45 @@ from bpe_pipeline.tokenizer.export import Ids, Trained, check_before_work, refus
 
 def run_merge(
     location: Location,
-    given: Mapping[str, Any],
+    requested: TrainOptions,
     executor: Executor,
     listener: Listener,
     first_stage: Location | None = None,
 ) -> tuple[Summary, Trained]:
     """Merge and export from the counts of a run directory, or in the output from a copy of them; reads no corpus."""
-    requested = make_options(TrainOptions, given)
     output = requested.output
     if output is not None and not same_location(output, location):
         run = manifest.require(location)
         weighed = reweighed(run, requested, executor)
         if requested.overwrite or manifest.load(output) is None:  # else the output's own options are the default
-            _refuse_unfit_run(run, requested, given)
-            options = make_options(TrainOptions, {**run.manifest.counting, **given})
+            _refuse_unfit_run(run, requested)
+            options = make_options(TrainOptions, {**run.manifest.counting, **requested.explicit})
             check_before_work(with_stage(run, first_stage, options, executor)[1], lambda _: None)
-        location = copy_run(run, weighed, making_of(given), executor, listener)
-    with open_merging(location, given, executor, listener, first_stage) as (runner, run, counted, options, replaced):
+        location = copy_run(run, weighed, requested.to(OutputOptions), executor, listener)
+    with open_merging(location, requested, executor, listener, first_stage) as (
+        runner,
+        run,
+        counted,
+        options,
+        replaced,
+    ):
         return merge_and_export(runner, run, counted, options, replaced)
 
 
 @contextmanager
 def open_merging(
     location: Location,
-    given: Mapping[str, Any],
+    requested: TrainOptions,
     executor: Executor,
     listener: Listener,
     first_stage: Location | None = None,
 ) -> Iterator[tuple[Runner, Run, Counted, TrainOptions, dict[str, Ids | None]]]:
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
-    requested = make_options(TrainOptions, given)
-    _refuse_unfit_run(run, requested, given)
+    _refuse_unfit_run(run, requested)
     new = _weighted(run, requested, executor)
-    options, given, like = _with_stored_options(run, requested, given)
-    options = replace(options, weights=None, output=location)
+    options, like = _with_stored_options(run, requested)
+    options = options.replace(weights=None, output=location)
     staged, options = with_stage(run, first_stage, options, executor)
     broker = check_before_work(options, listener)
     with opened(options, executor, listener, broker) as (runner, directory):
@@ -79,7 +84,7 @@ def open_merging(
             runner.inform(line) if is_proof else runner.warn(line)
         replaced: dict[str, Ids | None] = {}
         if not options.overwrite:
-            keep_ids(runner, run, options, like=like, given=given)
+            keep_ids(runner, run, options, like=like, given=requested.explicit)
         else:
             replaced = _ids_to_replace(
                 runner, run, counted, options, replace(new, first_stage=staged.manifest.first_stage)
@@ -100,16 +105,14 @@ def open_merging(
             yield runner, run, counted, options, replaced
 
 
-def _with_stored_options(
-    run: Run, requested: TrainOptions, given: Mapping[str, Any]
-) -> tuple[TrainOptions, Mapping[str, Any], str]:
-    """Return the options of a merge, those of the run by default; what is given; and the tokenizer that it is like.
+def _with_stored_options(run: Run, requested: TrainOptions) -> tuple[TrainOptions, str]:
+    """Return the options of a merge, those of the run by default, and the tokenizer that it is like.
 
     The special tokens of that tokenizer are the default, and are kept where others are added.
     """
     stored = run.manifest
     size = None if requested.stop_at_saving else stored.vocab_size
-    like = run.tokenizer_name((requested.vocab_size[0] if given.get("vocab_size") else size) or 0)
+    like = run.tokenizer_name((requested.vocab_size[0] if "vocab_size" in requested.explicit else size) or 0)
     like = like if like in stored.special else "tokenizer"
     before: dict[str, Any] = {}
     if not requested.overwrite:
@@ -117,20 +120,20 @@ def _with_stored_options(
         before = {**stored.special.get(like, {}), **(merging or {})}
     if requested.added_special_tokens:
         added = dict.fromkeys((*before.get("added_special_tokens", ()), *requested.added_special_tokens))
-        given = {**given, "added_special_tokens": list(added)}
-    return make_options(TrainOptions, {"vocab_size": size, **stored.counting, **before, **given}), given, like
+        requested = requested.replace(added_special_tokens=tuple(added))
+    own = {"vocab_size": size, **stored.counting, **before, **requested.explicit}
+    return make_options(TrainOptions, own), like
 
 
-def _refuse_unfit_run(run: Run, requested: TrainOptions, given: Mapping[str, Any]) -> None:
+def _refuse_unfit_run(run: Run, requested: TrainOptions) -> None:
     """Refuse a run that was counted with other options, or whose merges an extension chooses that takes other
     options."""
-    counting = {name: value for name, value in requested.of_stage("count").items() if name in given}
+    counting = {name: value for name, value in requested.in_scope(Scope.COUNT).items() if name in requested.explicit}
     refuse_other_options(run.directory, "counting", run.manifest.counting, counting)
     chooser: Chooser | None = run.manifest.chooser
     if chooser is not None:
-        merging = {option.name for option in fields(MergeOptions)}
-        given = {name: value for name, value in given.items() if name in merging}
-        make_options(chooser.TAKES, given, lambda name: f"{flag_of(name)}: of merges that {chooser.KIND} choose, it")
+        merging = requested.to(MergeOptions).explicit
+        make_options(chooser.TAKES, merging, lambda name: f"{flag_of(name)}: of merges that {chooser.KIND} choose, it")
 
 
 def _ids_to_replace(

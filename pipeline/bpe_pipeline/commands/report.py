@@ -34,6 +34,7 @@ from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.options import TrainOptions, WorkOptions
 from bpe_pipeline.run.patterns import pattern_of
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
 from bpe_pipeline.storage.atomic import write_whole
@@ -312,7 +313,7 @@ def names_of(runner: Runner, run: Run, numbers: Numbers | None) -> tuple[str, tu
 
 def _shown_options(options: TrainOptions, run: Manifest) -> dict[str, str]:
     """Return the options of counting and merging that a tokenizer was made with, as text."""
-    shown = options.of_stage("count", "special") | options.merging | {"vocab_size": options.vocab_size[0]}
+    shown = options.in_scope(Scope.COUNT, Scope.SPECIAL) | options.merging | {"vocab_size": options.vocab_size[0]}
     shown |= run.counting | (run.chooser.REPLACED if run.chooser else {})
     listed = ((name, ", ".join(map(str, one)) if isinstance(one, list | tuple) else one) for name, one in shown.items())
     return {name.replace("_", " "): "none" if value in (None, "") else str(value) for name, value in listed}

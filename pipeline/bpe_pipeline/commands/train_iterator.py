@@ -6,7 +6,6 @@ cannot be read again: counting is not resumed after a stop, but what follows it 
 
 import os
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any
 
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
@@ -23,6 +22,7 @@ from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.patterns import cut_by, pattern_of
 from bpe_pipeline.run.plan import with_share
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import opened
 from bpe_pipeline.run.texts import Source
 from bpe_pipeline.run.workers import thread_count
@@ -35,7 +35,6 @@ def train_on(
     documents: Iterable[Any], options: TrainOptions, executor: Executor, listener: Listener
 ) -> tuple[Summary, Trained]:
     """Count the documents, merge and export."""
-    options = TrainOptions(**{one.name: getattr(options, one.name) for one in fields(TrainOptions)})  # goes to workers
     source = Source("iterator", os.urandom(16).hex(), "an iterator")
     if isinstance(options.sample, int):
         raise UsageError("option 'sample': a size is one of files; give a share such as 0.01")
@@ -53,7 +52,7 @@ def train_on(
         def read(run: Run, part_path: PartPath) -> Sum:
             return count_documents(runner, run, part_path, blocks(documents, options.text_field), options)
 
-        counting = with_share(options.of_stage("count"), ())
+        counting = with_share(options.in_scope(Scope.COUNT), ())
         new = Run(directory, Manifest(counting, cut_by(pattern_of(options)), source=source))
         with take_counts(runner, new, options, read) as (run, counted):
             return merge_and_export(runner, run, counted, options)

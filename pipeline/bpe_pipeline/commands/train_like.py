@@ -14,6 +14,7 @@ from bpe_pipeline.base.errors import InputError, UsageError
 from bpe_pipeline.merges.vocabulary import bytes_to_unicode
 from bpe_pipeline.pattern.presets import NAME
 from bpe_pipeline.run.options import TrainOptions
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.tokenizer.formats.fields import Field
 from bpe_pipeline.tokenizer.formats.pre_tokenizer import read_pre_tokenizer
 from bpe_pipeline.tokenizer.formats.tokenizer_json import REGEX_STAGE
@@ -33,7 +34,7 @@ def like(given: Mapping[str, Any]) -> dict[str, Any]:
     follow = _options_like(given["trainer"])
     follow |= {"pattern": _pattern_like(given["pre_tokenizer"]), "special_tokens_as_text": True}
     follow |= {} if files is None else {"input_format": "lines", "files": _different(files)}
-    roles = TrainOptions().of_stage("special")
+    roles = TrainOptions().in_scope(Scope.SPECIAL)
     for name in (*follow, "tie_break", "min_pre_token_count", *roles, "input_format"):
         if name in given and name != "files":
             raise UsageError(

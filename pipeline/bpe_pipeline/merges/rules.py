@@ -28,7 +28,7 @@ class MergeRules:
     @classmethod
     def of(cls, options: "Values") -> "MergeRules":
         """Return the rules by which pre-tokens are merged."""
-        return cls.among(vars(options))
+        return cls.among(options.values)
 
     @classmethod
     def among(cls, values: Mapping[str, Any]) -> "MergeRules":

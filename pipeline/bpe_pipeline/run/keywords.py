@@ -7,7 +7,7 @@ from os import PathLike
 from typing import Any, Literal, TypeVar, get_args
 
 from bpe_pipeline.run.options import FLAGS, Values
-from bpe_pipeline.run.record import ARGUMENT, Record, records_of
+from bpe_pipeline.run.record import ARGUMENT, Record
 from bpe_pipeline.storage import Remote
 
 AnyPath = str | PathLike[str] | Remote
@@ -33,7 +33,7 @@ def keyword_type(record: Record) -> Any:
 
 def keywords_of(kind: type[Values]) -> dict[str, Record]:
     """Return the options of a value that are keywords of Python."""
-    return {name: record for name, record in records_of(kind).items() if not record.command_only}
+    return {name: record for name, record in kind.records.items() if not record.command_only}
 
 
 def without_flags(text: str) -> str:

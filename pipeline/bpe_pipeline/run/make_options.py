@@ -1,17 +1,17 @@
 """Names and values as they were given -> the options of a command."""
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any
 
-from bpe_pipeline.base.errors import RunDirectoryError, UsageError, shown, unfit
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError, shown
 from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.corpus.file_list import read_list
 from bpe_pipeline.run.extensions import extensions
-from bpe_pipeline.run.options import RECORDS, TrainOptions, Values, add_records, flag_of
-from bpe_pipeline.run.record import Record, records_of
+from bpe_pipeline.run.options import RECORDS, TrainOptions, add_records, flag_of
+from bpe_pipeline.run.record import Kind, Record, Scope
+from bpe_pipeline.run.values import parse_paths, parsed, reader_of
 
-Kind = TypeVar("Kind", bound=Values)
 MERGING = "merging"  # what a run did with its counts, in words
 _REPLACING = {"output", "overwrite"}
 
@@ -40,55 +40,42 @@ def require_known(names: Iterable[str], spell: Callable[[str], str], own: Mappin
         raise UsageError(f"{spell(name)} is unknown{hint}")
 
 
-def parsed(record: Record, value: object, spell: Callable[[str], str]) -> Any:
-    """Return the value of an option as its record reads it; `UsageError` for what it is not."""
-    try:
-        return record.parse(value)
-    except ValueError as error:
-        one = value[0] if isinstance(value, tuple) and len(value) == 1 else value  # of a flag that is given once
-        expected, wrong = (*error.args, one)[:2]
-        raise unfit(spell(record.name), expected, wrong) from None
-    except UsageError as error:
-        raise UsageError(f"{spell(record.name)}: {error}") from None
-
-
 def make_options(
-    kind: type[Kind], values: Mapping[str, Any], spell: Callable[[str], str] = "option {!r}".format
+    kind: type[Kind],
+    values: Mapping[str, Any],
+    spell: Callable[[str], str] = "option {!r}".format,
+    in_file: Container[str] = (),
 ) -> Kind:
-    """Check and complete the options given by name; `None` means the default. `spell` says how messages name them.
+    """Check the options given by name; `None` means the default. `spell` says how messages name them.
 
-    Raises `UsageError` for a name that is none of the kind's options, and for a value that its record does not take.
+    in_file: names that may be those of other commands' options, since a configuration file can serve several. Raises
+    `UsageError` for a name that is none of the kind's options, and for a value that its record does not take.
     """
-    values, records = dict(values), records_of(kind)
-    for name in [name for name, record in records.items() if record.without]:
+    values = dict(values)
+    records = {name: one for name, one in kind.records.items() if name not in in_file or one.scope is not Scope.CALL}
+    for name in [name for name, record in {**RECORDS, **records}.items() if record.without]:
         if values.pop(f"no_{name}", None):
             if values.get(name):
                 raise UsageError(f"{spell(name)} and {spell(f'no_{name}')} exclude each other; give one")
             values[name] = ()
-    given = {
-        name: value
-        for name, value in values.items()
-        if value is not None
-        or name not in RECORDS.keys() | records.keys()
-        or (name in records and records[name].required)
-    }
+    known, required = RECORDS.keys() | records.keys(), {name for name, record in records.items() if record.required}
+    given = {name: one for name, one in values.items() if one is not None or name not in known or name in required}
     require_known(given, spell, records)
-    for name in given:
-        if name not in records:
+    own, others = dict[str, Any](), dict[str, Any]()
+    for name, value in given.items():
+        if name in records:
+            own[name] = parsed(spell(name), value, reader_of(records[name]))
+        elif name in in_file:
+            others[name] = parsed(spell(name), value, reader_of(RECORDS[name]))
+        else:
             raise UsageError(f"{spell(name)} means nothing here: leave it out")
-    checked = {name: parsed(records[name], value, spell) for name, value in given.items()}
-    if (listed := checked.pop("files_from", None)) is not None:
-        given_inputs = checked.get("inputs") or ()
-        checked["inputs"] = (*given_inputs, *parsed(records["inputs"], tuple(read_list(listed)), spell))
-    if checked.get("part") is not None and checked.get("ray") is not None:
+    if (listed := own.pop("files_from", None)) is not None:
+        own["inputs"] = (*own.get("inputs", ()), *parsed(spell("inputs"), tuple(read_list(listed)), parse_paths))
+    if own.get("part") is not None and own.get("ray") is not None:
         raise UsageError(f"{spell('part')} and {spell('ray')} exclude each other: Ray shares the work itself; give one")
-    if (
-        "stop_at_saving" in checked
-        and "vocab_size" in records
-        and len(checked.setdefault("vocab_size", (256_000,))) > 1
-    ):
+    if "stop_at_saving" in own and "vocab_size" in records and len(own.setdefault("vocab_size", (256_000,))) > 1:
         raise UsageError(f"{spell('stop_at_saving')} chooses one size: give {spell('vocab_size')} one, the largest")
-    return kind(**checked)
+    return kind(**{name: value for name, value in others.items() if name not in kind.records}, **own)
 
 
 def check_vocabulary(options: TrainOptions) -> None:

@@ -21,6 +21,7 @@ from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_op
 from bpe_pipeline.run.mixture import Mixture, Row, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
 from bpe_pipeline.run.texts import FirstStage, Source, Text, require_weights, rows_of, weigh
 from bpe_pipeline.run.values import relative
@@ -278,9 +279,9 @@ def load(location: Location) -> Run | None:
             make_options(TrainOptions, options)
         manifest = replace(
             manifest,
-            counting=with_defaults(manifest.counting, "count"),
-            merging=None if manifest.merging is None else with_defaults(manifest.merging, "merge"),
-            special={name: with_defaults(options, "special") for name, options in manifest.special.items()},
+            counting=with_defaults(manifest.counting, Scope.COUNT),
+            merging=None if manifest.merging is None else with_defaults(manifest.merging, Scope.MERGE),
+            special={name: with_defaults(options, Scope.SPECIAL) for name, options in manifest.special.items()},
         )
     return Run(directory, manifest)
 
@@ -377,7 +378,7 @@ def store_tokenizers(run: Run, options: TrainOptions, file_names: Iterable[str],
     cards = unedited(run, [f"{name}/{card}" for name in names])
     run.directory.remove([*cards, *(f"{name}/{outdated}" for name in names)])
     files = dict.fromkeys((*run.manifest.tokenizers, *(f"{name}/{file}" for name in names for file in file_names)))
-    special = run.manifest.special | dict.fromkeys(names, options.of_stage("special"))
+    special = run.manifest.special | dict.fromkeys(names, options.in_scope(Scope.SPECIAL))
     run = replace(run, manifest=replace(run.manifest, tokenizers=tuple(files), special=special))
     save(run)
     return run

@@ -13,9 +13,8 @@ from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.run.values import shown_weight
+from bpe_pipeline.run.values import INFINITE, shown_weight
 
-INFINITE = "inf"
 BOTH = "--temperature and --share make weights from counted bytes, and --weight gives them: leave one of them out"
 _PRECISION, _DIGITS = 60, 6  # of the arithmetic, whose `exp` and `ln` are rounded correctly; of a weight
 _MOST_SHOWN = 16
@@ -136,38 +135,3 @@ def asked_mixture(temperature: str | None, shares: Sequence[str] | None) -> Mixt
 def shown_share(share: str) -> str:
     """Return a share in percent."""
     return f"{shown_weight(Fraction(share) * 100)} %"
-
-
-def parse_temperature(value: object) -> str:
-    """Read a temperature from 1 on, exactly as written, or inf."""
-    text = str(value).strip().lower()
-    if text in (INFINITE, "infinity"):
-        return INFINITE
-    try:
-        number = Decimal(text) if not isinstance(value, bool) else Decimal(0)
-    except ArithmeticError:
-        number = Decimal(0)
-    if not number.is_finite() or not 1 <= number < Decimal(10) ** 6 or len(text) > 18:
-        raise ValueError("a number from 1 on such as 3 or 1.5, or inf")
-    return format(number.normalize(), "f")
-
-
-def parse_shares(value: object) -> tuple[str, ...]:
-    """Read shares by the names of inputs, `NAME=10%`, as NAME=1/10."""
-    if isinstance(value, Mapping):
-        words = [(str(name), one) for name, one in value.items()]
-    else:
-        listed = value if isinstance(value, list | tuple) else [value]
-        words = [str(one).rpartition("=")[::2] for one in listed]
-    return tuple(f"{name}={_parse_share(name, one)}" for name, one in words)
-
-
-def _parse_share(name: str, value: object) -> Fraction:
-    text = str(value).strip()
-    try:
-        share = Fraction(text.removesuffix("%").strip()) / (100 if text.endswith("%") else 1)
-    except (ValueError, ZeroDivisionError):
-        share = Fraction(0)
-    if not name or not 0 < share <= 1 or len(text) > 18:
-        raise ValueError("NAME=SHARE with a share such as 10% or 0.1", f"{name}={text}")
-    return share

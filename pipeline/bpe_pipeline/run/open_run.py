@@ -30,6 +30,7 @@ from bpe_pipeline.run.plan import (
     owners_of,
     with_share,
 )
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.texts import Text
 from bpe_pipeline.run.values import parse_added_tokens
@@ -57,10 +58,10 @@ def open_run(runner: Runner, directory: Directory, options: CountOptions) -> Run
             runner.inform(f"resuming with the corpus of {directory}")
             plan = stored.manifest.plan
             empty = (path for path in plan.empty if named(path).exists())
-            options = replace(options, inputs=(*(file.path for file in plan.files), *empty))
+            options = options.replace(inputs=(*(file.path for file in plan.files), *empty))
     listing = list_corpus(options, runner.listener, weighted=is_weighted(requested), may_be_empty=stored is not None)
     directory.refuse_corpus_inside(file.path for file in listing.files)
-    counting = with_share(requested.of_stage("count"), listing.files)
+    counting = with_share(requested.in_scope(Scope.COUNT), listing.files)
     rules = rules_of(counting)
     texts = [token.decode() for token in special_bytes(counting)]
     Preparation(requested.normalize == "nfc", rules=rules).require_one_search([*texts, *rules])

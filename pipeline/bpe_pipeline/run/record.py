@@ -1,39 +1,62 @@
-"""The record of an option: all that is said of it, in the field of a value."""
+"""Options: all that is said of one is its record, the line of a field; a value holds those that were set together."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, replace
+from enum import Enum, auto
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_args, get_origin
 
+from bpe_pipeline.run.stored import plain
+
+Kind = TypeVar("Kind", bound="Values")
 ARGUMENT = ""  # the group of what has no flag: words by their position
 OWN = "Options"  # flags that belong to one command
 GROUPS = (  # of the help
     *("Input", "Vocabulary", "Special tokens", "Shards", "Order and split", "Packing", "Chat data", "Output"),
     *("Resources", "Other"),
 )
-CALL = "call"  # the stage of what one call is about: no configuration file has it
 
 
-@dataclass(frozen=True)
-class Record:
-    """All that is said of an option, or of an argument.
+class Scope(Enum):
+    """What depends on an option, and is stored with it.
 
-    flag: its spelling where that is not its name; one spelt as its name is no flag, but configuration files and Python
-    have it. without: of a list, the help of `--no-NAME`, which starts from none. keyword: its type in Python where that
-    does not follow from kind. shown: the default in the help where that is another text; "" for none. alone: what the
-    flag means without a value. examples: names that a shell completes. words: whether its flag takes all words up to
-    the next flag. command_only: whether Python has no such keyword.
+    CALL: what one call is about; no configuration file has it, and no other value takes it. RUN: nothing, it says how
+    work is done. COUNT: the counts of a run. MIXTURE: their weights. MERGE: the merges of a run. VOCABULARY: how many
+    of these a tokenizer has. SPECIAL: one tokenizer of a run. ENCODE: shards. CHAT: rows of chat data.
+
+    What is stored binds: other values are refused until --overwrite.
     """
 
-    name: str
-    kind: Any
-    default: Any
+    CALL = auto()
+    RUN = auto()
+    COUNT = auto()
+    MIXTURE = auto()
+    MERGE = auto()
+    VOCABULARY = auto()
+    SPECIAL = auto()
+    ENCODE = auto()
+    CHAT = auto()
+
+
+@dataclass(eq=False, kw_only=True)
+class Record:
+    """All that is said of an option, or of an argument; of a value it returns what was set, or the default.
+
+    read: takes a value of any source, where its type does not say how it is read. flag: its spelling where that is not
+    its name; one spelt as its name is no flag, but configuration files and Python have it. without: of a list, the help
+    of `--no-NAME`, which starts from none. keyword: its type in Python where that does not follow from kind. shown: the
+    default in the help where that is another text; "" for none. alone: what the flag means without a value. examples:
+    names that a shell completes. words: whether its flag takes all words up to the next flag. command_only: whether
+    Python has no such keyword.
+    """
+
     group: str
-    stage: str
-    parse: Callable[[object], Any]
+    default: Any
     help: str
-    metavar: str
+    metavar: str = ""
+    scope: Scope = Scope.RUN
+    read: Callable[[object], Any] | None = None
     advanced: bool = False
     flag: str = ""
     short: str = ""
@@ -44,6 +67,17 @@ class Record:
     examples: Callable[[], Iterable[str]] | None = None
     words: bool = False
     command_only: bool = False
+    name: str = ""
+    kind: Any = None
+
+    def __set_name__(self, owner: type["Values"], name: str) -> None:
+        self.name, self.kind = name, owner.__annotations__[name]
+
+    def __get__(self, options: "Values | None", _: type["Values"]) -> Any:
+        return self if options is None else vars(options).get(self.name, self.default)
+
+    def __set__(self, options: "Values", value: object) -> None:
+        raise AttributeError(f"cannot assign to option {self.name!r}")
 
     @property
     def spelling(self) -> str:
@@ -70,7 +104,7 @@ class Record:
     @property
     def choices(self) -> tuple[str, ...]:
         """The names of which it is one; none if it can be more than names."""
-        return self.parse.args[0] if isinstance(self.parse, partial) else ()
+        return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     @property
     def default_text(self) -> str:
@@ -79,43 +113,69 @@ class Record:
         return str(first) if self.shown is None and isinstance(first, str | int | float) else self.shown or ""
 
 
-def option(
-    group: str, stage: str, default: Any, parse: Callable[[object], Any], help_text: str, metavar: str = "", **rare: Any
-) -> Any:
-    """Return the field of an option, with all of its record but name, kind and default."""
-    said = {"group": group, "stage": stage, "parse": parse, "help": help_text, "metavar": metavar}
-    return field(default=default, metadata=said | rare)
+def option(group: str, default: Any, help_text: str, metavar: str = "", **rare: Any) -> Any:
+    """Return the field of an option. rare: of its record."""
+    return Record(group=group, default=default, help=help_text, metavar=metavar, **rare)
 
 
 IN_GROUPS = [partial(option, group) for group in GROUPS]
-flag = partial(option, OWN, CALL)
+flag = partial(option, OWN, scope=Scope.CALL)
 
 
-def argument(
-    metavar: str,
-    parse: Callable[[object], Any],
-    help_text: str,
-    default: Any = MISSING,
-    stage: str = CALL,
-    **rare: Any,
-) -> Any:
+def argument(metavar: str, help_text: str, default: Any = MISSING, **rare: Any) -> Any:
     """Return the field of a word without a flag."""
-    return option(ARGUMENT, stage, default, parse, help_text, metavar, **rare)
+    return option(ARGUMENT, default, help_text, metavar, **{"scope": Scope.CALL, **rare})
 
 
-def as_in(kind: type[Any], name: str, **other: Any) -> Any:
-    """Return the field of an option that another value has, too. other: of its record, what differs."""
-    [found] = (one for one in fields(kind) if one.name == name)
-    default = other.pop("default", found.default)
-    return field(default=default, metadata={**found.metadata, **other})
+def but(field: Any, **other: Any) -> Any:
+    """Return the field of another value with what differs in its record."""
+    return replace(field, **other)
 
 
-_RECORDS: dict[type[Any], Mapping[str, Record]] = {}  # of the values that were asked for
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Values:
+    """Options that were set together, and the defaults of others; sizes in bytes, times in seconds.
 
+    records: of the options that it has, by name, those of its bases first. What a configuration file says for other
+    commands is carried along: `to` passes it on.
+    """
 
-def records_of(kind: type[Any]) -> Mapping[str, Record]:
-    """Return the records of the options that a value has, by name."""
-    if kind not in _RECORDS:
-        of_fields = (one for one in fields(kind) if one.metadata)
-        _RECORDS[kind] = {one.name: Record(one.name, one.type, one.default, **one.metadata) for one in of_fields}
-    return _RECORDS[kind]
+    records: ClassVar[Mapping[str, Record]]
+
+    def __init_subclass__(cls) -> None:
+        fields = (vars(base).items() for base in reversed(cls.__mro__))
+        cls.records = {name: getattr(cls, name) for own in fields for name, one in own if isinstance(one, Record)}
+
+    def __init__(self, **explicit: Any) -> None:
+        if missing := [name for name, one in self.records.items() if one.required and name not in explicit]:
+            raise TypeError(f"{type(self).__name__} needs {missing[0]}")
+        vars(self).update(explicit)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.values == other.values
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.values.items())})"
+
+    @property
+    def explicit(self) -> Mapping[str, Any]:
+        """What was set, but for what one call is about."""
+        of_call = {name for name, record in self.records.items() if record.scope is Scope.CALL}
+        return {name: value for name, value in vars(self).items() if name not in of_call}
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All options by name."""
+        return {name: getattr(self, name) for name in self.records}
+
+    def replace(self, **changes: Any) -> Self:
+        """Return these options with others."""
+        return type(self)(**{**vars(self), **changes})
+
+    def to(self, kind: type[Kind], **changes: Any) -> Kind:
+        """Return those of these options, as far as they were set, that another value has."""
+        return kind(**{name: value for name, value in self.explicit.items() if name in kind.records} | changes)
+
+    def in_scope(self, *scopes: Scope) -> dict[str, Any]:
+        """Return the options of these scopes as plain JSON values."""
+        return {name: plain(getattr(self, name)) for name, one in self.records.items() if one.scope in scopes}

@@ -1,7 +1,6 @@
 """Read single option values: a reader takes one from a flag, a configuration file or Python and returns it checked.
 
-It raises `ValueError` with what it expects, and the part that is wrong if that is not all of the value;
-`bpe_pipeline.run.options` adds the option's name.
+It raises `ValueError` with what it expects, and the part that is wrong if that is not all of the value.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from fractions import Fraction
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bpe_pipeline.base.errors import unfit
+from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.base.printable import BYTE_ORDER
 from bpe_pipeline.base.units import THOUSANDS, parse_bytes, parse_whole_number
 from bpe_pipeline.corpus.formats import AUTO, input_formats
@@ -27,19 +26,23 @@ from bpe_pipeline.storage import Location, Remote, is_uri, location, parse_locat
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from bpe_pipeline.run.record import Record
+
 T = TypeVar("T")
+INFINITE = "inf"  # of temperatures
 EXPORT_FORMATS = ("hf", "gpt2", "tiktoken", "gguf", "token-bytes")
-SPECIAL_TOKENS_IN_TEXT = ("tokens", "text", "refuse")
-PACKS = ("concat", "best-fit", "none", "greedy", "neat")  # the last two: of chat data
 _MAX_WEIGHT = 10**18  # of its numerator and denominator
 
 
-def parse_one_of(*names: str) -> "partial[str]":
-    """Return a reader of one of these names; its first argument is the names."""
-    return partial(_parse_one_of, names)
+def reader_of(record: "Record") -> Callable[[object], Any]:
+    """Return what takes a value of an option from any source, and returns it checked."""
+    if record.read is not None:
+        return record.read
+    return partial(parse_one_of, record.choices) if record.choices else _READERS[record.kind | None]
 
 
-def _parse_one_of(names: tuple[str, ...], value: object) -> str:
+def parse_one_of(names: Sequence[str], value: object) -> str:
+    """Read one of these names."""
     if value not in names:
         near = difflib.get_close_matches(value, names, 1) if isinstance(value, str) else []
         raise ValueError("one of " + ", ".join(names) + (f" (did you mean {near[0]}?)" if near else ""))
@@ -56,12 +59,12 @@ def shard_formats() -> "Mapping[str, EntryPoint]":
 
 def parse_shard_format(value: object) -> str:
     """Read the name of a format of shards."""
-    return _parse_one_of(tuple(shard_formats()), value)
+    return parse_one_of(tuple(shard_formats()), value)
 
 
 def parse_input_format(value: object) -> str:
     """Read the name of a format of corpus files, or `auto`."""
-    return _parse_one_of((AUTO, *input_formats()), value)
+    return parse_one_of((AUTO, *input_formats()), value)
 
 
 def parse_text(value: object) -> str:
@@ -222,7 +225,7 @@ def parse_pattern(value: object) -> str:
 
 def parse_formats(value: object) -> tuple[str, ...]:
     """Read names of export formats, in a list or separated by commas."""
-    return tuple(dict.fromkeys(map(parse_one_of(*EXPORT_FORMATS), listed(value))))
+    return tuple(dict.fromkeys(parse_one_of(EXPORT_FORMATS, name) for name in listed(value)))
 
 
 def parse_paths(value: object) -> tuple[str, ...]:
@@ -259,12 +262,15 @@ def parse_locations(value: object) -> tuple[Location, ...]:
     return () if value is None else tuple(map(parse_location, parse_paths(value)))
 
 
-def argument(name: str, value: object, read: Callable[[object], T]) -> T:
-    """Return what a reader makes of an argument that is no option; `UsageError` for what it does not take."""
+def parsed(name: str, value: object, read: Callable[[object], T]) -> T:
+    """Return what a reader makes of a value; `UsageError` for what it does not take. name: for the message."""
     try:
         return read(value)
     except ValueError as error:
-        raise unfit(name, *(*error.args, value)[:2]) from None
+        one = value[0] if isinstance(value, tuple) and len(value) == 1 else value  # of a flag that is given once
+        raise unfit(name, *(*error.args, one)[:2]) from None
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
 
 
 def parse_shuffle(value: object) -> bool:
@@ -320,11 +326,10 @@ def parse_share(value: object) -> float:
 
 def parse_sample(value: object) -> float | int:
     """Read a share between 0 and 1, a float, or a size in bytes, a whole number: `1%`, `0.01`, `2GB`."""
-    with contextlib.suppress(ValueError):
-        return parse_share(value)
-    with contextlib.suppress(ValueError):
-        if (size := parse_bytes(value)) > 1:
-            return size
+    for read in (parse_share, parse_bytes):
+        with contextlib.suppress(ValueError):
+            if (taken := read(value)) != 1:
+                return taken
     raise ValueError("a share below 1 such as 1% or 0.01, or a size such as 2GB")
 
 
@@ -349,3 +354,47 @@ def parse_flag(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
+
+
+def parse_temperature(value: object) -> str:
+    """Read a temperature from 1 on, exactly as written, or inf."""
+    text = str(value).strip().lower()
+    if text in (INFINITE, "infinity"):
+        return INFINITE
+    try:
+        number = Decimal(text) if not isinstance(value, bool) else Decimal(0)
+    except ArithmeticError:
+        number = Decimal(0)
+    if not number.is_finite() or not 1 <= number < Decimal(10) ** 6 or len(text) > 18:
+        raise ValueError("a number from 1 on such as 3 or 1.5, or inf")
+    return format(number.normalize(), "f")
+
+
+def parse_shares(value: object) -> tuple[str, ...]:
+    """Read shares by the names of inputs, `NAME=10%`, as NAME=1/10."""
+    if isinstance(value, Mapping):
+        words = [(str(name), one) for name, one in value.items()]
+    else:
+        listed = value if isinstance(value, list | tuple) else [value]
+        words = [str(one).rpartition("=")[::2] for one in listed]
+    return tuple(f"{name}={_parse_share(name, one)}" for name, one in words)
+
+
+def _parse_share(name: str, value: object) -> Fraction:
+    text = str(value).strip()
+    try:
+        share = Fraction(text.removesuffix("%").strip()) / (100 if text.endswith("%") else 1)
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not name or not 0 < share <= 1 or len(text) > 18:
+        raise ValueError("NAME=SHARE with a share such as 10% or 0.1", f"{name}={text}")
+    return share
+
+
+_READERS: dict[Any, Callable[[Any], Any]] = {  # of types, each with None
+    bool | None: parse_flag,
+    str | None: parse_text,
+    tuple[str, ...] | None: parse_texts,
+    Location | None: parse_location,
+    tuple[Location, ...] | None: parse_locations,
+}

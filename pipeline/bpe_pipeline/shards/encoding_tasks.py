@@ -124,7 +124,7 @@ def task_of(
         ending=len(separators.ending),
         ends={} if end is None else dict.fromkeys(separators.becoming, end),
         rules=model.preparation.rules,
-        judge=DocumentJudge.of(vars(options)),
+        judge=DocumentJudge.of(options.values),
         budget_bytes=workers.text_bytes,
         grant=workers.grant,
         copies=2,  # of more memory, half may go to the cache

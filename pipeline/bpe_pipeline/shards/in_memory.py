@@ -3,7 +3,7 @@
 from array import array
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from bpe_pipeline.base.events import Notice, warn_of
@@ -68,7 +68,7 @@ def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
     if warning := slowness(model.pattern):
         warn_of(Notice("warning", warning))
     listing = list_corpus(values, warn_of)
-    values = replace(values, sample=with_share(vars(values), listing.files)["sample"])
+    values = values.replace(sample=with_share(values.values, listing.files)["sample"])
     id_bytes = ID_BYTES[dtype_of(model)]
     plan = planning.cut_corpus(listing, model, values)
     ids, ends = bytearray(), array("Q")
@@ -92,6 +92,6 @@ def encode_in_memory(model: Model, values: EncodeFilesOptions) -> EncodedFiles:
 
 def _encoded(model: Model, options: EncodeFilesOptions, plan: Plan) -> Generator[SourceItem, None, None]:
     if on_regex(model.pattern):
-        options = replace(options, workers=1)
+        options = options.replace(workers=1)
     workers = encoding_workers(Broker.of(options.memory_limit), options.workers, model, len(plan.chunks)).in_order()
     return ids_by_threads(model, task_of(IdsTask, model, options, workers), plan, workers)

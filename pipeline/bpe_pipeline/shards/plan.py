@@ -41,6 +41,7 @@ from bpe_pipeline.run.options import (
 from bpe_pipeline.run.parts import processes
 from bpe_pipeline.run.patterns import on_regex
 from bpe_pipeline.run.plan import SLOW_CHUNK_BYTES, Plan, corpus_bytes, list_corpus, with_share
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.workers import worker_count
 from bpe_pipeline.shards import manifest as shards
@@ -168,8 +169,8 @@ def asked_of(options: EncodeOptions, model: Model) -> dict[str, Any]:
     """Return what the shards of a corpus depend on in addition to its text."""
     return {
         **{name: getattr(options, name) for name in READING_OPTIONS},
-        **asdict(DocumentJudge.of(vars(options))),
-        **options.of_stage("encode"),
+        **asdict(DocumentJudge.of(options.values)),
+        **options.in_scope(Scope.ENCODE),
         "seed": options.seed,
         "separator": separators_of(model, options).token,
         "tokenizer": shards.tokenizer_fingerprint(model),
@@ -237,7 +238,7 @@ def cut_corpus(listing: Listing, model: Model, options: EncodeFilesOptions, node
     chunk_bytes = chunk_bytes_of(listing.files, options, nodes, most)
     separators = separators_of(model, options)
     special_tokens, rules = _recognised(model, options, separators)
-    judge = DocumentJudge.of(vars(options))
+    judge = DocumentJudge.of(options.values)
     reading: dict[str, Any] = {
         "judge": judge,
         "ending": len(separators.ending),

@@ -13,7 +13,7 @@ from bpe_pipeline.pattern.compiled import CompiledPattern
 from bpe_pipeline.pattern.compiler import compile_pattern
 from bpe_pipeline.pattern.presets import resolve
 from bpe_pipeline.run.ids import SpecialTokens
-from bpe_pipeline.run.values import argument, parse_texts
+from bpe_pipeline.run.values import parse_texts, parsed
 from bpe_pipeline.tokenizer.encode import Text
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def tokens_by_id(vocab: Any, special_tokens: object) -> tuple[dict[int, bytes], 
 
 def special_texts(special_tokens: object) -> tuple[str, ...]:
     """List the texts of special tokens."""
-    return argument("special_tokens", special_tokens, parse_texts)
+    return parsed("special_tokens", special_tokens, parse_texts)
 
 
 def texts_of(texts: Iterable[Text]) -> Sequence[Text]:

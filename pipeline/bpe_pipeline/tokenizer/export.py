@@ -195,7 +195,7 @@ class Trained:
         options, vocabulary = self.options, self.vocabulary(vocab_size)
         special = options.special
         model = Model.cut_by(self.pattern, vocabulary, special.roles, special.rules, trained=True)
-        ending = (text.decode() for text in ending_bytes(vars(options)))
+        ending = (text.decode() for text in ending_bytes(options.values))
         model = replace(model, also_ending=tuple(text for text in ending if text != model.separator))
         return with_chat_template(model, options).adding_bos(options.add_bos)
 

@@ -27,6 +27,7 @@ from bpe_pipeline.merges import merge_list, merge_worker
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import MERGES_SO_FAR
 from bpe_pipeline.run.mixture import Mixture
+from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.values import shown_weight
 from bpe_pipeline.tokenizer.tokenizer import Tokenizer
 
@@ -38,12 +39,12 @@ def test_merges_and_who_chose_them_are_those_of_the_definition(train: Train, tmp
     assert pq.read_table(tmp_path / "p" / "merges.parquet")["language"].to_pylist() == languages
 
 
-@pytest.mark.parametrize("settings", [{}, {"dev": True, "global_merges": 30}, {"ratio": [1.0, 2.0]}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"dev": True, "global_merges": 30}, {"ratio": (1.0, 2.0)}], ids=str)
 def test_weighted_languages_choose_as_if_counted_so_often(
     settings: dict[str, Any], train: Train, tmp_path: Path
 ) -> None:
     home, options = tmp_path / "p", {name.replace("ratio", "ratios"): value for name, value in settings.items()}
-    merges = train(home, vocab_size=256 + 80, mixture=Mixture("inf"), **settings)
+    merges = train(home, vocab_size=256 + 80, temperature="inf", **settings)
     sizes = [sum(len(pre_token) * count for pre_token, count in counter.items()) for counter in TRAIN.values()]
     weights = list(map(Fraction, Mixture("inf").weights(dict(zip(TRAIN, sizes, strict=True)))))
     assert (merges, pq.read_table(home / "merges.parquet")["language"].to_pylist()) == expected(
@@ -62,7 +63,12 @@ def test_shares_name_languages(runs: dict[str, Path], tmp_path: Path) -> None:
 
 
 def test_smaller_size_has_the_first_merges(merged: Path, executor: Executor, tmp_path: Path) -> None:
-    _, trained = run_merge(shutil.copytree(merged, tmp_path / "p"), {"vocab_size": 256 + 30}, executor, lambda _: None)
+    _, trained = run_merge(
+        shutil.copytree(merged, tmp_path / "p"),
+        TrainOptions(vocab_size=(256 + 30,)),
+        executor,
+        lambda _: None,
+    )
     assert Tokenizer.from_model(trained.model(256 + 30)).merges == expected(60, dev=True)[0][:30]
 
 
@@ -128,10 +134,10 @@ def test_lost_counts_are_named(runs: dict[str, Path], merged: Path, executor: Ex
     shutil.copytree(merged, home)
     counter.rename(tmp_path / "kept.parquet")
     try:
-        _, smaller = run_merge(home, {"vocab_size": 256 + 30}, executor, lambda _: None)
+        _, smaller = run_merge(home, TrainOptions(vocab_size=(256 + 30,)), executor, lambda _: None)
         assert len(Tokenizer.from_model(smaller.model(256 + 30)).merges) == 30
         with pytest.raises(RunDirectoryError, match=r"sw/counter\.parquet"):
-            run_merge(home, {"vocab_size": 256 + 90}, executor, lambda _: None)
+            run_merge(home, TrainOptions(vocab_size=(256 + 90,)), executor, lambda _: None)
     finally:
         (tmp_path / "kept.parquet").rename(counter)
 

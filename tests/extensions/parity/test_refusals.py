@@ -15,12 +15,13 @@ from bpe_pipeline.executors import Executor
 from bpe_pipeline.merges import merge_worker
 from bpe_pipeline.merges.rules import MergeRules
 from bpe_pipeline.run import manifest
+from bpe_pipeline.run.options import TrainOptions
 
 
 def test_options_of_plain_merging_are_refused(merged: Path, executor: Executor) -> None:
     message = "--tie-break: of merges that languages choose, it means nothing here: leave it out"
     with pytest.raises(UsageError, match=message):
-        run_merge(merged, {"tie_break": "greatest-bytes"}, executor, lambda _: None)
+        run_merge(merged, TrainOptions(tie_break="greatest-bytes"), executor, lambda _: None)
 
 
 def _with_source(merged: Path, home: Path, **source: object) -> None:

@@ -5,44 +5,40 @@ from typing import Any
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.commands.declaration import INSPECT, Session, checking, command
 from bpe_pipeline.commands.public.values import facts
-from bpe_pipeline.run import values as read
 from bpe_pipeline.run.options import Values, WorkOptions
 from bpe_pipeline.run.record import argument, flag
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.storage import Location
 
 
 # fmt: off
 class InfoOptions(Values):
     """What `info` takes."""
 
-    path: Location = argument("RUN|TOKENIZER|SHARDS", parse_location, "a directory or file")
+    path: Location = argument("RUN|TOKENIZER|SHARDS", "a directory or file")
 
 
 class ReportOptions(WorkOptions):
     """What `report` takes."""
 
-    run: Location = argument("RUN", parse_location,
+    run: Location = argument("RUN",
         "a run directory, or that of one of its tokenizers, of an extended or pruned one, or of chat rows")
-    compare: tuple[Location, ...] = flag((), read.parse_locations,
+    compare: tuple[Location, ...] = flag((),
         "other tokenizers on the same sample: directories, files, runs, SentencePiece .model, or names such as gpt2",
         "[LABEL=]PATH...", words=True)
-    held_out: tuple[Location, ...] = flag((), read.parse_locations,
+    held_out: tuple[Location, ...] = flag((),
         "text that was not trained on: files, directories, globs; if all have names, such as en=PATH, the same text in "
         "several languages; default: a sample of the corpus", "[NAME=]PATH...", words=True)
-    name: str | None = flag(None, read.parse_text,
-        "what the tokenizer is called in tables and figures [default: this tokenizer]")
-    output: Location | None = flag(None, parse_location,
+    name: str | None = flag(None, "what the tokenizer is called in tables and figures [default: this tokenizer]")
+    output: Location | None = flag(None,
         "path of the page, with its numbers next to it as .json; default: the run directory", "FILE", short="-o")
-    figures: Location | None = flag(None, parse_location,
-        "also write each figure as SVG, PDF and CSV, and each table as CSV", "DIR")
-    overwrite: bool = flag(False, read.parse_flag, "replace a file that exists")
+    figures: Location | None = flag(None, "also write each figure as SVG, PDF and CSV, and each table as CSV", "DIR")
+    overwrite: bool = flag(False, "replace a file that exists")
 
 
 class VerifyOptions(WorkOptions):
     """What `verify` takes."""
 
-    run: Location = argument("RUN", parse_location,
-        "the directory of a run, or of an extended or pruned tokenizer")
+    run: Location = argument("RUN", "the directory of a run, or of an extended or pruned tokenizer")
 # fmt: on
 
 

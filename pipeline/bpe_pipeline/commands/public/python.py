@@ -1,61 +1,65 @@
 """Functions of Python that are no commands: train_from_iterator, train_like."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bpe_pipeline.commands.declaration import Session, command
-from bpe_pipeline.commands.public.values import ValuesOptions, as_given, tokenizer_of
+from bpe_pipeline.commands.public.values import as_given, tokenizer_of
 from bpe_pipeline.run.keywords import AnyPath
-from bpe_pipeline.run.options import CorpusOptions, TextOptions, TrainOptions, Values, WorkOptions
-from bpe_pipeline.run.record import CALL, argument, as_in, flag
+from bpe_pipeline.run.options import (
+    CorpusOptions,
+    LearningOptions,
+    MergeOptions,
+    OutputOptions,
+    PreTokenOptions,
+    TextOptions,
+    TrainOptions,
+    WorkOptions,
+)
+from bpe_pipeline.run.record import Scope, argument, but, flag
 
 
-class TrainFromIteratorOptions(ValuesOptions):
-    """What `train_from_iterator` takes."""
+class TrainFromIteratorOptions(OutputOptions, PreTokenOptions, TextOptions, LearningOptions):
+    """What `train_from_iterator` takes: no file is read, on one machine."""
 
     documents: Iterable[Any] = argument(
         "DOCUMENTS",
-        as_given,
         "any iterable of documents as str or bytes, of mappings with these in `text_field`, of lists of either, or of "
         "pyarrow Arrays, RecordBatches or Tables; also one of these, or a `datasets.Dataset`. Columns do not become "
         "Python strings. A special token inside an item separates documents",
+        read=as_given,
         keyword=Iterable[Any],
     )
-    text_field: str = as_in(TextOptions, "text_field", help="key of the text in a mapping, or the column in a table")
-    workers: int | None = as_in(WorkOptions, "workers", help="number of threads; default: one per physical core")
-    memory_limit: int | None = as_in(
-        WorkOptions,
-        "memory_limit",
+    text_field: str = but(TextOptions.text_field, help="key of the text in a mapping, or the column in a table")
+    workers: int | None = but(WorkOptions.workers, help="number of threads; default: one per physical core")
+    memory_limit: int | None = but(
+        WorkOptions.memory_limit,
         help="memory for the work; counters of more than a quarter of it are written out; default: 80 % of what is "
         "free",
     )
 
 
-class TrainLikeOptions(TrainOptions):
+class TrainLikeOptions(OutputOptions, PreTokenOptions, TextOptions, MergeOptions):
     """What `train_like` takes: how the work is done. The trainer and the pre-tokenizer say what is trained."""
 
-    inputs: tuple[str, ...] | None = None
-    dry_run: bool = False
-    trainer: Any = argument("TRAINER", as_given, "a `tokenizers.trainers.BpeTrainer`", keyword=Any)
+    exclude: tuple[str, ...] | None = CorpusOptions.exclude
+    superwords_from: int | str | None = TrainOptions.superwords_from
+    superword_pattern: str = TrainOptions.superword_pattern
+    trainer: Any = argument("TRAINER", "a `tokenizers.trainers.BpeTrainer`", read=as_given, keyword=Any)
     pre_tokenizer: Any = argument(
         "PRETOKENIZER",
-        as_given,
         "a ByteLevel, or a Sequence of Splits, Digits, Punctuation and a ByteLevel; there is no normalizer",
+        read=as_given,
         keyword=Any,
     )
-    files: tuple[str, ...] | None = as_in(
-        CorpusOptions,
-        "inputs",
-        stage=CALL,
+    files: tuple[str, ...] | None = but(
+        CorpusOptions.inputs,
+        scope=Scope.CALL,
         help="as for `tokenizers.Tokenizer.train`: each line with its ending is a document; special tokens are text",
         keyword=AnyPath | Sequence[AnyPath] | None,
     )
     texts: Iterable[Any] | None = flag(
-        None,
-        as_given,
-        "instead of files: texts, or lists of texts",
-        keyword=Iterable[Any] | None,
+        None, "instead of files: texts, or lists of texts", read=as_given, keyword=Iterable[Any] | None
     )
 
 
@@ -79,10 +83,11 @@ def train_from_iterator(session: Session) -> Any:
     """
     from bpe_pipeline.commands.train_iterator import train_on
 
-    return train_on(session.options.documents, session.options, session.executor, session.listener)
+    options = session.options
+    return train_on(options.documents, options.to(TrainOptions), session.executor, session.listener)
 
 
-def _like_the_trainer(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
+def _like_the_trainer(given: Mapping[str, Any]) -> dict[str, Any]:
     """Take what the trainer and the pre-tokenizer say from these."""
     from bpe_pipeline.commands.train_like import like
 
@@ -122,11 +127,11 @@ def train_like(session: Session) -> Any:
     if options.files is not None:
         from bpe_pipeline.commands.train import run_train
 
-        return run_train(replace(options, inputs=options.files), session.executor, session.listener)
+        return run_train(options.to(TrainOptions, inputs=options.files), session.executor, session.listener)
     from bpe_pipeline.commands.train_iterator import train_on
 
     texts = (text for item in options.texts for text in (item if isinstance(item, list | tuple) else [item]))
-    return train_on(texts, options, session.executor, session.listener)
+    return train_on(texts, options.to(TrainOptions), session.executor, session.listener)
 
 
 FUNCTIONS = (train_from_iterator, train_like)

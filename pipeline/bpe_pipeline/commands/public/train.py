@@ -1,14 +1,13 @@
 """Commands that train: train, count, merge, combine."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import TRAIN, Session, command
 from bpe_pipeline.commands.public.values import parse_runs, tokenizer_of
-from bpe_pipeline.run.make_options import check_vocabulary, parsed
 from bpe_pipeline.run.options import (
-    RECORDS,
     CountOptions,
     MergeOptions,
     MixtureOptions,
@@ -16,18 +15,18 @@ from bpe_pipeline.run.options import (
     PartOptions,
     PreTokenOptions,
     TrainOptions,
-    Values,
     flag_of,
 )
-from bpe_pipeline.run.record import CALL, GROUPS, argument, as_in, flag, option
-from bpe_pipeline.storage import Location, named, parse_location
+from bpe_pipeline.run.record import GROUPS, Scope, argument, but, flag, option
+from bpe_pipeline.run.values import parse_added_tokens, parsed
+from bpe_pipeline.storage import Location, named
 
 _LIKE_SAYS = ("pattern", "normalize", "special_tokens", "special_tokens_as_text")
 
 
 def _like(**rare: Any) -> Any:
     text = "split text as this tokenizer does: its pattern, Unicode normalization and special tokens"
-    return option(GROUPS[1], CALL, None, parse_location, text, "TOKENIZER", **rare)
+    return option(GROUPS[1], None, text, "TOKENIZER", scope=Scope.CALL, **rare)
 
 
 def _parse_weights(value: object) -> Any:
@@ -53,8 +52,9 @@ class CountCommandOptions(PartOptions, CountOptions):
 class MergeCommandOptions(MergeOptions):
     """What `merge` takes."""
 
-    run: Location = argument("RUN", parse_location, "the run directory, a path or a URI")
-    first_stage: Location | None = flag(None, parse_location,
+    output: Location | None = but(OutputOptions.output, help="make this run of the counts; default: RUN itself")
+    run: Location = argument("RUN", "the run directory, a path or a URI")
+    first_stage: Location | None = flag(None,
         "continue the merges of this run, of the same text, in RUN's longer pre-tokens: superwords", "RUN",
         advanced=True)
 
@@ -62,25 +62,25 @@ class MergeCommandOptions(MergeOptions):
 class CombineOptions(MixtureOptions, PartOptions, OutputOptions):
     """What `combine` takes."""
 
-    runs: tuple[Any, ...] = argument("RUN|FILE ...", parse_runs,
+    runs: tuple[Any, ...] = argument("RUN|FILE ...",
         "the directories of runs, Parquet files with the columns `pre_token` and `count`, and mappings from pre-tokens "
-        "(bytes or str) to numbers, such as `collections.Counter`", keyword=Any)
-    weights: tuple[Any, ...] = flag((), _parse_weights, "how often to count each term, in order  [default: 1]",
-        "NUMBER", flag="--weight", keyword=Sequence[Any] | None)
-    pattern: str = as_in(PreTokenOptions, "pattern", shown="",
+        "(bytes or str) to numbers, such as `collections.Counter`", read=parse_runs, keyword=Any)
+    weights: tuple[Any, ...] = flag((), "how often to count each term, in order  [default: 1]", "NUMBER",
+        read=_parse_weights, flag="--weight", keyword=Sequence[Any] | None)
+    pattern: str = but(PreTokenOptions.pattern, shown="",
         help="what split the pre-tokens of FILEs; default: as RUN, else gpt2")
-    normalize: str = as_in(PreTokenOptions, "normalize", shown="",
+    normalize: Literal["none", "nfc"] = but(PreTokenOptions.normalize, shown="",
         help="Unicode normalization of their text, none or nfc; default: as RUN, else none")
-    special_tokens: tuple[str, ...] = as_in(PreTokenOptions, "special_tokens",
+    special_tokens: tuple[str, ...] = but(PreTokenOptions.special_tokens,
         help="special token of their text, which no pre-token holds; default: as RUN, else <|endoftext|>",
         without="FILEs were counted without special tokens")
-    temperature: str | None = as_in(MixtureOptions, "temperature", advanced=False)
-    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", advanced=False)
-    dry_run: bool = as_in(CountOptions, "dry_run")
+    temperature: str | None = but(MixtureOptions.temperature, advanced=False)
+    shares: tuple[str, ...] | None = but(MixtureOptions.shares, advanced=False)
+    dry_run: bool = CountOptions.dry_run
 # fmt: on
 
 
-def _as_like(given: Mapping[str, Any], kind: type[Values]) -> dict[str, Any]:
+def _as_like(given: Mapping[str, Any], *, new: bool = False) -> dict[str, Any]:
     """Take the pattern, the Unicode normalization and the special tokens from the tokenizer that --like names."""
     if given.get("like") is None:
         return {**given}
@@ -89,10 +89,10 @@ def _as_like(given: Mapping[str, Any], kind: type[Values]) -> dict[str, Any]:
             raise UsageError(f"{flag_of(name)} is what --like takes from the tokenizer: leave one of them out")
     from bpe_pipeline.commands.like import options_like
 
-    like = options_like(named(given["like"], flag_of("like")), new=issubclass(kind, TrainOptions))
+    like = options_like(named(given["like"], flag_of("like")), new=new)
     named_too = {name: value for name, value in given.items() if value is not None}
     if "added_tokens" in named_too:  # behind those of the tokenizer
-        added = parsed(RECORDS["added_tokens"], named_too["added_tokens"], flag_of)
+        added = parsed(flag_of("added_tokens"), named_too["added_tokens"], parse_added_tokens)
         named_too["added_tokens"] = {**(like["added_tokens"] or {}), **added}
     return {**like, **named_too}
 
@@ -101,11 +101,7 @@ def _plan(session: Session) -> Any:
     """Return what `--dry-run` prints: the run as it would be carried out."""
     from bpe_pipeline.commands.dry_run import plan
 
-    return plan(session.given, session.listener)
-
-
-def _check(options: TrainOptions, _: Mapping[str, Any]) -> None:
-    check_vocabulary(options)
+    return plan(session.options, session.listener)
 
 
 def _tokenizers() -> Any:
@@ -126,7 +122,7 @@ def _directory() -> Any:
     return directory_of
 
 
-@command(group=TRAIN, takes=TrainCommandOptions, returns=tokenizer_of, settled=_as_like, check=_check)
+@command(group=TRAIN, takes=TrainCommandOptions, returns=tokenizer_of, settled=partial(_as_like, new=True))
 def train(session: Session) -> Any:
     """Train a tokenizer on INPUT: count, merge, export and report.
 
@@ -221,7 +217,7 @@ def merge(session: Session) -> Any:
     from bpe_pipeline.commands.merge import run_merge
 
     options = session.options
-    return run_merge(options.run, session.given, session.executor, session.listener, options.first_stage)
+    return run_merge(options.run, options.to(TrainOptions), session.executor, session.listener, options.first_stage)
 
 
 @command(group=TRAIN, takes=CombineOptions, positional=("runs", "weights"), returns=_directory)
@@ -256,11 +252,11 @@ def combine(session: Session) -> Any:
     if session.options.dry_run:
         from bpe_pipeline.commands.dry_run import plan_combination
 
-        return plan_combination(session.options, session.given, session.listener)
+        return plan_combination(session.options, session.listener)
     from bpe_pipeline.commands.combine import combination_asked, write_combination
 
     options, workers = session.options, (session.executor, session.listener)
-    return write_combination(combination_asked(options, session.given, *workers), options, *workers)
+    return write_combination(combination_asked(options, *workers), options, *workers)
 
 
 COMMANDS = (train, count, merge, combine)

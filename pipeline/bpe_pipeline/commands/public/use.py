@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.commands.declaration import USE, Session, command
 from bpe_pipeline.commands.preload import ENCODING
 from bpe_pipeline.commands.public.values import parse_tokenizer
-from bpe_pipeline.run import values as read
 from bpe_pipeline.run.keywords import AnyPath, keywords_of
 from bpe_pipeline.run.options import EncodeFilesOptions, EncodeOptions, ExportOptions, Values, WorkOptions, flag_of
 from bpe_pipeline.run.record import argument, flag
@@ -24,33 +23,31 @@ _TOKENIZER = "a tokenizer directory, tokenizer.json, or a run"
 class EncodeCommandOptions(EncodeOptions):
     """What `encode` takes."""
 
-    texts: tuple[str, ...] = flag((), read.parse_texts, "encode this text instead of files; repeatable", "STRING",
-        flag="--text", command_only=True)
-    tokenizer: Location = flag(MISSING, parse_tokenizer, _TOKENIZER, "DIR", keyword=AnyPath | Any)
+    texts: tuple[str, ...] = flag((), "encode this text instead of files; repeatable", "STRING", flag="--text",
+        command_only=True)
+    tokenizer: Location = flag(MISSING, _TOKENIZER, "DIR", read=parse_tokenizer, keyword=AnyPath | Any)
 
 
 class DecodeOptions(Values):
     """What `decode` takes."""
 
-    words: tuple[str, ...] = argument("[ID ...|SHARDS]", read.parse_texts, "ids or shards", ())
-    tokenizer: Location = flag(MISSING, parse_location, _TOKENIZER, "DIR")
-    mask: bool = flag(False, read.parse_flag, "show chat rows; the trained-on part is between \u27e6 and \u27e7")
+    words: tuple[str, ...] = argument("[ID ...|SHARDS]", "ids or shards", ())
+    tokenizer: Location = flag(MISSING, _TOKENIZER, "DIR")
+    mask: bool = flag(False, "show chat rows; the trained-on part is between \u27e6 and \u27e7")
 
 
 class ExportCommandOptions(ExportOptions):
     """What `export` takes."""
 
-    path: Location = argument("RUN|TOKENIZER", parse_location,
-        "a tokenizer's directory or file, or a run")
-    check: bool = flag(False, read.parse_flag,
-        "load each file in its own library and compare ids; exit code 1 if one differs")
-    samples: tuple[Location, ...] = flag((), read.parse_locations,
+    path: Location = argument("RUN|TOKENIZER", "a tokenizer's directory or file, or a run")
+    check: bool = flag(False, "load each file in its own library and compare ids; exit code 1 if one differs")
+    samples: tuple[Location, ...] = flag((),
         "text to check with, besides edge cases; repeatable; default: a sample of the corpus", "FILE",
         flag="--sample")
 # fmt: on
 
 
-def _check_encode(options: EncodeCommandOptions, given: Mapping[str, Any]) -> None:
+def _check_encode(options: EncodeCommandOptions) -> None:
     numbers = [word for word in options.inputs or () if word.isdecimal() and not Path(word).exists()]
     if options.shuffle and numbers:
         raise UsageError(f"--shuffle is a switch, and {numbers[0]} is no file: give --shuffle --seed {numbers[0]}")
@@ -66,13 +63,12 @@ def _check_encode(options: EncodeCommandOptions, given: Mapping[str, Any]) -> No
         return
     if options.special_tokens_in_text == "refuse":
         raise UsageError("--special-tokens-in-text refuse is for a corpus: give --output, or choose tokens or text")
-    of_text = {"inputs", "files_from", "texts", "tokenizer", "special_tokens_in_text"}
-    of_text |= {one.name for one in fields(WorkOptions)}
-    if unfit := next((name for name in given if name not in of_text), None):
+    of_text = {"inputs", "special_tokens_in_text", *WorkOptions.records}
+    if unfit := next((name for name in options.explicit if name not in of_text), None):
         raise UsageError(f"{flag_of(unfit)} is for a corpus: give --output, the directory of the shards")
 
 
-def _in_order(given: Mapping[str, Any], _: type[Values]) -> dict[str, Any]:
+def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
     """Refuse a tokenizer in the place of the inputs."""
     if not isinstance(inputs := given.get("inputs"), str | PathLike | Sequence | None):
         from bpe_pipeline.shards.plan import refuse_swapped
@@ -95,14 +91,13 @@ def _encoded() -> Any:
     return encoded
 
 
-def _in_memory(session: Session) -> Any:
+def _in_memory(options: EncodeCommandOptions) -> Any:
     """Encode a corpus in memory: what `encode` returns to a program that names no output."""
     from bpe_pipeline.shards.in_memory import encode_in_memory
     from bpe_pipeline.shards.plan import model_of
 
-    options, inputs = session.options, session.options.inputs or ()
-    given = {name for name, value in session.given.items() if value is not None}
-    if of_shards := given - keywords_of(EncodeFilesOptions).keys():
+    inputs = options.inputs or ()
+    if of_shards := options.explicit.keys() - keywords_of(EncodeFilesOptions).keys():
         raise UsageError(f"option {min(of_shards)!r} is for shards: give output, the directory of these")
     if not inputs or "-" in inputs:
         raise UsageError("encode takes the names of files: give some, and encode standard input with encode_iterable")
@@ -124,7 +119,6 @@ def _written() -> Any:
     workers=ENCODING,
     works=_has_output,
     settled=_in_order,
-    check=_check_encode,
 )
 def encode(session: Session) -> Any:
     """Print the token ids of a text, or encode a corpus into shards.
@@ -162,9 +156,11 @@ def encode(session: Session) -> Any:
         TrainingError: a pre-token exceeds the memory budget.
     """
     options = session.options
+    if not session.in_python:
+        _check_encode(options)
     if options.output is None:
         if session.in_python:
-            return _in_memory(session)
+            return _in_memory(options)
         from bpe_pipeline.commands.encode_text import encode_texts
 
         paths = [parse_location(name) for name in options.inputs or ()]

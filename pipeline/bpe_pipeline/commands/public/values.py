@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any
 
-from bpe_pipeline.run.options import TrainOptions
-from bpe_pipeline.storage import Location, Remote, parse_location
+from bpe_pipeline.storage import Remote, parse_location
 
 
 def as_given(value: object) -> Any:
@@ -30,23 +29,6 @@ def parse_runs(value: object) -> tuple[Any, ...]:
         except ValueError as error:
             raise ValueError(str(error), run) from None
     return tuple(runs)
-
-
-class ValuesOptions(TrainOptions):
-    """Of training on values of Python: no file is read, on one machine. Fields without a record are no options."""
-
-    inputs: tuple[str, ...] | None = None
-    files_from: Location | None = None
-    exclude: tuple[str, ...] | None = None
-    weights: tuple[str, ...] | None = None
-    temperature: str | None = None
-    superwords_from: int | str | None = None
-    superword_pattern: str = "superbpe"
-    superword_words: int | str = 4
-    superword_colon: bool = False
-    shares: tuple[str, ...] | None = None
-    ray: str | None = None
-    dry_run: bool = False
 
 
 def facts() -> Any:

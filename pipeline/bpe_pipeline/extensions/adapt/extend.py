@@ -206,7 +206,7 @@ def change_of(options: ExtendOptions) -> Change:
 def _rules(options: ExtendOptions, texts: Sequence[Text]) -> dict[str, Any]:
     """Return the rules of merging by name; by default a pair occurs twice in text, once in counts of another kind."""
     least = 1 if any(text.key and not text.is_run for text in texts) else 2
-    rules = MergeRules.of(replace(options, min_frequency=options.min_frequency or least))
+    rules = MergeRules.of(options.replace(min_frequency=options.min_frequency or least))
     return {name: value for name, value in vars(rules).items() if hasattr(options, name)}
 
 

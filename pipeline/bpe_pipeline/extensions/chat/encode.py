@@ -101,7 +101,7 @@ def encode_chat(
     require_fitting(options)
     if differs := _difference(template, chat_template, model):
         _log.warning("encode_chat: %s", differs)
-    options = replace(options, sequence_length=options.sequence_length or 4096)
+    options = options.replace(sequence_length=options.sequence_length or 4096)
     return _rows(ChatEncoder(with_template(model, chat_template), options), rows)
 
 
@@ -185,7 +185,7 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
     assert options.output is not None, "the data sets are not read without it"
-    kind = kind_of(options.shard_format, validation=holds_out(vars(options)))
+    kind = kind_of(options.shard_format, validation=holds_out(options.values))
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
         runner.warn(_difference(options.template, chat.template, model))

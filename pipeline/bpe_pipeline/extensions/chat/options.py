@@ -4,16 +4,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from bpe_pipeline.base.errors import UsageError
-from bpe_pipeline.run import values as read
 from bpe_pipeline.run.options import ClusterOptions, RowOptions, ShardsOptions, add_records
-from bpe_pipeline.run.record import IN_GROUPS, as_in, flag
-from bpe_pipeline.run.values import listed, parse_text
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.run.options.shards import InText
+from bpe_pipeline.run.record import IN_GROUPS, Scope, but, flag
+from bpe_pipeline.run.values import listed
+from bpe_pipeline.storage import Location
 
-_chat = partial(IN_GROUPS[6], "chat")
+_chat = partial(IN_GROUPS[6], scope=Scope.CHAT)
 _NO_VARIABLES = ("messages", "add_generation_prompt")  # which encoding chat data decides
 _LLAMAFACTORY = {  # its names of options, and what they are called here
     "cutoff_len": "sequence_length",
@@ -74,27 +74,26 @@ def of_llamafactory(values: Mapping[str, Any]) -> dict[str, Any]:
 class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
     """What conversations become."""
 
-    output: Location | None = as_in(ShardsOptions, "output", help="the directory of the rows, a path or a URI")
-    shard_format: str = as_in(RowOptions, "shard_format", default="arrow",
+    output: Location | None = but(ShardsOptions.output, help="the directory of the rows, a path or a URI")
+    shard_format: str = but(RowOptions.shard_format, default="arrow",
         help="format of the rows: arrow (as save_to_disk) or parquet")
-    sequence_length: int | None = as_in(RowOptions, "sequence_length", shown="2048",
+    sequence_length: int | None = but(RowOptions.sequence_length, shown="2048",
         help="most tokens of a row; longer conversations are truncated")
-    pack: str = as_in(RowOptions, "pack", shown="none",
+    pack: Literal["concat", "best-fit", "none", "greedy", "neat"] = but(RowOptions.pack, shown="none",
         help="how rows are filled: none, greedy, neat (greedy, masked apart)")
-    template: str = _chat("tokenizer", parse_text,
-        "chat template: tokenizer (its own), llama3, chatml, qwen, gemma, ..., or a file in Jinja",
-        "NAME|FILE")
-    template_kwargs: str | None = _chat(None, parse_variables,
+    template: str = _chat("tokenizer",
+        "chat template: tokenizer (its own), llama3, chatml, qwen, gemma, ..., or a file in Jinja", "NAME|FILE")
+    template_kwargs: str | None = _chat(None,
         "variables of the template: apply_chat_template's names, such as enable_thinking", "JSON",
-        keyword=Mapping[str, Any] | str | None)
-    dataset_info: Location | None = _chat(None, parse_location,
+        read=parse_variables, keyword=Mapping[str, Any] | str | None)
+    dataset_info: Location | None = _chat(None,
         "LLaMA-Factory's dataset_info.json, which names files and the form of their rows", "FILE")
-    dataset: tuple[str, ...] | None = _chat(None, parse_names,
-        "which entries of --dataset-info to read", "NAME[,NAME...]", advanced=True)
-    train_on_prompt: bool = _chat(False, read.parse_flag, "train on the questions, too", advanced=True)
-    mask_history: bool = _chat(False, read.parse_flag,
+    dataset: tuple[str, ...] | None = _chat(None, "which entries of --dataset-info to read", "NAME[,NAME...]",
+        read=parse_names, advanced=True)
+    train_on_prompt: bool = _chat(False, "train on the questions, too", advanced=True)
+    mask_history: bool = _chat(False,
         "train only on the last answer; of a long conversation, keep the last turns", advanced=True)
-    special_tokens_in_messages: str = _chat("text", read.parse_one_of(*read.SPECIAL_TOKENS_IN_TEXT),
+    special_tokens_in_messages: InText = _chat("text",
         "what special tokens in messages become; apply_chat_template has tokens", "text|tokens|refuse",
         advanced=True)
 # fmt: on
@@ -103,7 +102,7 @@ class ChatOptions(ClusterOptions, ShardsOptions, RowOptions):
 class EncodeChatOptions(ChatOptions):
     """What the command takes."""
 
-    tokenizer: Location = flag(MISSING, parse_location, "a tokenizer directory, tokenizer.json, or a run", "DIR")
+    tokenizer: Location = flag(MISSING, "a tokenizer directory, tokenizer.json, or a run", "DIR")
 
 
 add_records(ChatOptions)

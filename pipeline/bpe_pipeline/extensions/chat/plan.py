@@ -23,6 +23,7 @@ from bpe_pipeline.extensions.chat.training_rows import NEAT, ConversationRows
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.options import RowOptions
 from bpe_pipeline.run.plan import Plan
+from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.stored import plain, stored
 from bpe_pipeline.shards import manifest as shards
@@ -152,7 +153,7 @@ def chat_of(options: ChatOptions, model: Model, data_sets: Sequence[DataSet], da
         ),
     )
     rows = ConversationRows.of(options.pack, length, model.vocabulary.special_tokens[pad] if pad else 0)
-    options = replace(options, sequence_length=length - packed)
+    options = options.replace(sequence_length=length - packed)
     day = (day or date.today().isoformat()) if "strftime_now" in template.jinja else None
     return Chat(template, options, tuple(data_sets), rows, day)
 
@@ -185,8 +186,8 @@ def open_chat(
     chat = chat_of(options, model, data_sets, stored.options.get("day") if stored else None)
     requested = {
         "input_format": options.input_format,
-        **options.of_stage("chat"),
-        **{field.name: getattr(options, field.name) for field in fields(RowOptions)},
+        **options.in_scope(Scope.CHAT),
+        **{name: getattr(options, name) for name in RowOptions.records},
         "seed": 0,  # nothing is chosen by it
         "shuffle": False,
         "dataset_info": None,  # what its entries say counts, not where it is stored
@@ -197,7 +198,7 @@ def open_chat(
         "day": chat.day,
     }
     inputs = tuple(name for data_set in chat.sets for name in data_set.inputs)
-    of_sets, cut = replace(options, inputs=inputs), partial(_cut, sets=chat.sets, options=options, nodes=runner.nodes)
+    of_sets, cut = options.replace(inputs=inputs), partial(_cut, sets=chat.sets, options=options, nodes=runner.nodes)
     return open_encoding(runner, directory, of_sets, requested, cut), chat
 
 

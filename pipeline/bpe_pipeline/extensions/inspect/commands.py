@@ -6,11 +6,10 @@ from typing import Any
 
 from bpe_pipeline.commands.declaration import INSPECT, Session, checking, command
 from bpe_pipeline.commands.public.values import as_given, parse_tokenizer
-from bpe_pipeline.run import values as read
 from bpe_pipeline.run.keywords import AnyPath
 from bpe_pipeline.run.options import CorpusOptions, Values
-from bpe_pipeline.run.record import CALL, OWN, argument, as_in, flag
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.run.record import OWN, Scope, argument, but, flag
+from bpe_pipeline.storage import Location
 
 _ANY_TOKENIZER = "a tokenizer, or the path or URI of one"
 
@@ -19,35 +18,34 @@ _ANY_TOKENIZER = "a tokenizer, or the path or URI of one"
 class ExplainOptions(Values):
     """What `explain` takes."""
 
-    text: str = argument("TEXT", as_given, "str or bytes", keyword=str | bytes)
-    tokenizer: Location = flag(MISSING, parse_tokenizer, "a tokenizer directory, tokenizer.json, or a run", "DIR",
-        keyword=AnyPath | Any)
+    text: str = argument("TEXT", "str or bytes", read=as_given, keyword=str | bytes)
+    tokenizer: Location = flag(MISSING, "a tokenizer directory, tokenizer.json, or a run", "DIR",
+        read=parse_tokenizer, keyword=AnyPath | Any)
 
 
 class DiffOptions(Values):
     """What `diff` takes."""
 
-    first: Location = argument("A", parse_tokenizer, _ANY_TOKENIZER, keyword=AnyPath | Any)
-    second: Location = argument("B", parse_tokenizer, "the other one", keyword=AnyPath | Any)
-    inputs: tuple[str, ...] | None = as_in(CorpusOptions, "inputs", stage=CALL,
+    first: Location = argument("A", _ANY_TOKENIZER, read=parse_tokenizer, keyword=AnyPath | Any)
+    second: Location = argument("B", "the other one", read=parse_tokenizer, keyword=AnyPath | Any)
+    inputs: tuple[str, ...] | None = but(CorpusOptions.inputs, scope=Scope.CALL,
         help="files, directories, globs and URIs to sample")
-    exclude: tuple[str, ...] | None = as_in(CorpusOptions, "exclude", group=OWN, stage=CALL)
-    texts: tuple[str, ...] = flag((), as_given, "compare on this text; repeatable", "STRING", flag="--text",
+    exclude: tuple[str, ...] | None = but(CorpusOptions.exclude, group=OWN, scope=Scope.CALL)
+    texts: tuple[str, ...] = flag((), "compare on this text; repeatable", "STRING", read=as_given, flag="--text",
         keyword=Iterable[str | bytes])
 
 
 class DoctorOptions(Values):
     """What `doctor` takes."""
 
-    path: Location = argument("TOKENIZER", parse_location,
+    path: Location = argument("TOKENIZER",
         "a tokenizer's directory or file, of this package or another's, or a run")
-    inputs: tuple[Location, ...] | None = flag(None, read.parse_locations,
+    inputs: tuple[Location, ...] | None = flag(None,
         "text to compare runtimes on, besides edge cases; default: a sample of the corpus", "FILE...",
         flag="--sample", words=True)
-    counts: Location | None = flag(None, parse_location,
-        "the run whose counts say which tokens are used; default: the tokenizer's own", "RUN")
-    strict: bool = flag(False, read.parse_flag, "advice makes the exit code 1, too, and what is not checked 3",
-        command_only=True)
+    counts: Location | None = flag(None, "the run whose counts say which tokens are used; default: the tokenizer's own",
+        "RUN")
+    strict: bool = flag(False, "advice makes the exit code 1, too, and what is not checked 3", command_only=True)
 # fmt: on
 
 

@@ -1,12 +1,9 @@
 """The command of parity."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from bpe_pipeline.base.errors import unfit
 from bpe_pipeline.commands.declaration import TRAIN, Session, command
-from bpe_pipeline.extensions.parity.options import SETTINGS, ParityCommandOptions
-from bpe_pipeline.run.mixture import asked_mixture
+from bpe_pipeline.extensions.parity.options import ParityCommandOptions
 
 
 def _tokenizer() -> Any:
@@ -46,16 +43,8 @@ def parity(session: Session) -> Any:
     """
     from bpe_pipeline.extensions.parity.parity import languages_of, run_parity
 
-    options = session.options
-    settings = {name: getattr(options, name) for name in SETTINGS}
-    given = {name: value for name, value in session.given.items() if name not in (*SETTINGS, "temperature", "shares")}
-    named, measured = languages_of(options.languages, options.dev, given, session.executor, session.listener)
-    if isinstance(options.ratio, Mapping):
-        if set(options.ratio) != {name for name, _ in named}:
-            raise unfit("ratio", "a value for each of the languages", options.ratio)
-        settings["ratio"] = [options.ratio[name] for name, _ in named]
-    settings["mixture"] = asked_mixture(options.temperature, options.shares)
-    return run_parity(named, measured, settings, given, session.executor, session.listener)
+    workers = (session.executor, session.listener)
+    return run_parity(*languages_of(session.options, *workers), session.options, *workers)
 
 
 COMMANDS = (parity,)

@@ -1,24 +1,23 @@
 """What `parity` takes."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from bpe_pipeline.base.units import parse_whole_number
 from bpe_pipeline.run import values as read
 from bpe_pipeline.run.keywords import AnyPath
 from bpe_pipeline.run.options import (
     ClusterOptions,
-    MergeOptions,
+    LearningOptions,
     MixtureOptions,
     OutputOptions,
     PreTokenOptions,
     TextOptions,
     VocabularyOptions,
 )
-from bpe_pipeline.run.record import GROUPS, argument, as_in, flag, option
+from bpe_pipeline.run.record import GROUPS, argument, but, flag, option
 from bpe_pipeline.storage import parse_location
 
-SETTINGS = ("ratio", "window", "alpha", "global_merges")
 _MOST = 1_000_000
 
 
@@ -52,37 +51,38 @@ def _parse_languages(value: object) -> Any:
 class ParityOptions(ClusterOptions, OutputOptions, VocabularyOptions):
     """How text that is not counted yet is read and cut, and how the merges of a run by parity are learned."""
 
-    pattern: str = as_in(PreTokenOptions, "pattern", shown="",
+    pattern: str = but(PreTokenOptions.pattern, shown="",
         help="how text that is not counted yet is split; default: as RUN, else gpt2")
-    normalize: str = as_in(PreTokenOptions, "normalize", shown="",
+    normalize: Literal["none", "nfc"] = but(PreTokenOptions.normalize, shown="",
         help="Unicode normalization of such text, none or nfc; default: as RUN, else none")
-    text_field: str = as_in(TextOptions, "text_field")
-    sample: float | int | None = as_in(TextOptions, "sample")
-    seed: int = as_in(TextOptions, "seed")
-    max_document_chars: int | None = as_in(TextOptions, "max_document_chars")
-    stop_at_saving: float | None = as_in(MergeOptions, "stop_at_saving")
+    text_field: str = TextOptions.text_field
+    sample: float | int | None = TextOptions.sample
+    seed: int = TextOptions.seed
+    max_document_chars: int | None = TextOptions.max_document_chars
+    stop_at_saving: float | None = LearningOptions.stop_at_saving
 
 
 class ParityCommandOptions(ParityOptions):
     """What `parity` takes."""
 
-    languages: tuple[str, ...] = argument("[NAME=]RUN ...", _parse_languages,
+    languages: tuple[str, ...] = argument("[NAME=]RUN ...",
         "the counted run of each language by its name; or its text, which is counted next to the output",
-        keyword=Mapping[str, AnyPath])
-    dev: tuple[str, ...] | None = flag(None, _parse_languages,
+        read=_parse_languages, keyword=Mapping[str, AnyPath])
+    dev: tuple[str, ...] | None = flag(None,
         "run to measure in place of RUN, such as a translation of one text; repeatable", "[NAME=]RUN",
-        keyword=Mapping[str, AnyPath] | None)
-    temperature: str | None = as_in(MixtureOptions, "temperature")
-    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares")
-    ratio: tuple[float, ...] | None = flag(None, _parse_ratios,
+        read=_parse_languages, keyword=Mapping[str, AnyPath] | None)
+    temperature: str | None = MixtureOptions.temperature
+    shares: tuple[str, ...] | None = MixtureOptions.shares
+    ratio: tuple[float, ...] | None = flag(None,
         "instead of --dev: target compression of each RUN relative to the others; repeatable", "NUMBER",
-        keyword=Mapping[str, float] | None)
-    window: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
+        read=_parse_ratios, keyword=Mapping[str, float] | None)
+    window: int = option(GROUPS[1], 0,
         "number of last choices in which no language may choose too often; 0: none", "N",
-        advanced=True)
-    alpha: float = option(GROUPS[1], "run", 2.0, above_zero,
+        read=parse_whole_number(0, _MOST), advanced=True)
+    alpha: float = option(GROUPS[1], 2.0,
         "with --window, the largest share of these choices for a language: alpha / number of languages",
-        "NUMBER", advanced=True)
-    global_merges: int = option(GROUPS[1], "run", 0, parse_whole_number(0, _MOST),
-        "number of first merges that the counts of all languages together choose", "N", advanced=True)
+        "NUMBER", read=above_zero, advanced=True)
+    global_merges: int = option(GROUPS[1], 0,
+        "number of first merges that the counts of all languages together choose", "N",
+        read=parse_whole_number(0, _MOST), advanced=True)
 # fmt: on

@@ -7,16 +7,16 @@ run: how its merges are learned, reported and described.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bpe_pipeline.base.errors import UsageError, unfit
+from bpe_pipeline.base.errors import UsageError, refuse_if, unfit
 from bpe_pipeline.base.events import Listener, Notice
+from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands.combine import (
     Combination,
-    making_of,
     require_addable,
     require_comparable,
     text_of_run,
@@ -27,8 +27,8 @@ from bpe_pipeline.commands.merge import run_merge
 from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.extensions.parity import KIND, parity_worker
-from bpe_pipeline.extensions.parity.options import ParityOptions
-from bpe_pipeline.extensions.parity.parity_worker import Language, Parity, characters, read_settings, uneven
+from bpe_pipeline.extensions.parity.options import ParityCommandOptions, ParityOptions
+from bpe_pipeline.extensions.parity.parity_worker import Language, Parity, characters, uneven
 from bpe_pipeline.merges.chooser import Chooser
 from bpe_pipeline.merges.merge_worker import Learner
 from bpe_pipeline.reports.summary import Summary
@@ -36,9 +36,11 @@ from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import RUN
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
-from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
+from bpe_pipeline.run.mixture import asked_mixture
+from bpe_pipeline.run.options import READING_OPTIONS, CountOptions, OutputOptions, TrainOptions, WeightOptions
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.run.texts import Source, described, weigh
+from bpe_pipeline.run.values import parse_paths
 from bpe_pipeline.storage import Location, absolute, parse_location, same_location
 from bpe_pipeline.tokenizer.export import Trained
 
@@ -72,30 +74,31 @@ class Languages(Chooser):
 def run_parity(
     languages: Named,
     dev: Named,
-    settings: Mapping[str, Any],
-    given: Mapping[str, Any],
+    options: ParityCommandOptions,
     executor: Executor,
     listener: Listener,
 ) -> tuple[Summary, Trained]:
     """Combine the counts of the languages into a new run, and learn its merges as they choose them.
 
-    settings: of `Parity`, and `mixture`, which makes weights of the languages, not of --dev.
+    Raises `UsageError` for options that do not fit the languages.
     """
-    mixture = settings.get("mixture")
-    settings = read_settings(settings, len(languages), len(dev))
-    runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
-    _require_measure(languages, dev, settings.get("ratio"), mixture)
-    require_addable(runs, listener)
     names = [name for name, _ in languages]
+    mixture, ratios = asked_mixture(options.temperature, options.shares), _ratios(options, names, dev)
+    runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
+    _require_measure(languages, dev, ratios, mixture)
+    require_addable(runs, listener)
     mixed = weigh([text_of_run(run, executor) for run in runs], (), mixture, names)
     weights = [one.weight for one in mixed]
-    parity = Parity(tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), **settings)
+    settings = {name: getattr(options, name) for name in ("window", "alpha", "global_merges")}
+    parity = Parity(
+        tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), ratios, **settings
+    )
     for run in of_dev:
         require_comparable(runs[0], run)
         require_counted(run, executor)
     if of_dev and (note := uneven(parity.dev, executor.one(characters, parity.dev))) is not None:
         listener(Notice("info", note))
-    making = making_of(given)
+    making = options.to(OutputOptions)
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
@@ -104,9 +107,34 @@ def run_parity(
     counting, cutting = runs[0].manifest.counting, runs[0].manifest.cutting
     combination = Combination(runs, counting, cutting, source, mixed, mixture and mixture.named(names))
     summary = write_combination(combination, making, executor, listener)
-    merged = run_merge(summary.directory, _merging_of(given), executor, listener)
+    of_counts = ("output", *WeightOptions.records, *READING_OPTIONS)
+    merging = {name: value for name, value in options.to(TrainOptions).explicit.items() if name not in of_counts}
+    merged = run_merge(summary.directory, TrainOptions(**merging), executor, listener)
     _warn_of_silent_languages(names, merged[1], listener)
     return merged
+
+
+def _ratios(options: ParityCommandOptions, names: Sequence[str], dev: Named) -> tuple[float, ...]:
+    """Return the ratios of the languages; `UsageError` for settings that do not fit."""
+    ratios: Any = options.ratio or ()
+    if isinstance(ratios, Mapping):
+        if set(ratios) != {*names}:
+            raise unfit("ratio", "a value for each of the languages", ratios)
+        ratios = tuple(ratios[name] for name in names)
+    for name, number in (("dev", len(dev)), ("ratio", len(ratios))):
+        if number not in (0, len(names)):
+            raise UsageError(
+                f"{name} is given {format_count(number, 'times')} for {format_count(len(names), 'runs')}; "
+                "give one for each run, in their order"
+            )
+    refuse_if(
+        (dev and ratios, "dev and ratio exclude each other: leave one of them out"),
+        (
+            options.alpha != Parity.alpha and not options.window,
+            "alpha means nothing without window: give both, or neither",
+        ),
+    )
+    return tuple(ratios)
 
 
 def _require_measure(languages: Named, dev: Named, ratio: Any, mixture: Any) -> None:
@@ -169,14 +197,10 @@ def _by_name(words: Iterable[str]) -> Named:
     return list(zip(names, runs, strict=True))
 
 
-def languages_of(
-    languages: Mapping[str, Location] | Sequence[str],
-    dev: Mapping[str, Location] | Sequence[str] | None,
-    given: Mapping[str, Any],
-    executor: Executor,
-    listener: Listener,
-) -> tuple[Named, Named]:
+def languages_of(options: ParityCommandOptions, executor: Executor, listener: Listener) -> tuple[Named, Named]:
     """Return the runs of the languages, and those that are measured in their place, in the order of the languages."""
+    languages: Any = options.languages
+    dev: Any = options.dev
     if isinstance(languages, Mapping):
         if dev is not None and (not isinstance(dev, Mapping) or set(dev) != set(languages)):
             raise unfit("dev", "a value for each of the languages", dev)
@@ -192,47 +216,35 @@ def languages_of(
             raise UsageError(f"--dev: {min(other)} is named by only one of RUN and --dev; give both for each language")
         named, of_dev = by_name, dev_by_name or {}
     in_order = {name: of_dev[name] for name in named} if of_dev else {}
-    counting = _with_options_of_runs([*named.values(), *in_order.values()], given)
-    counted = partial(_counted, given=counting, executor=executor, listener=listener)
+    like = _options_of_first([*named.values(), *in_order.values()])
+    own = {name: one for name, one in options.explicit.items() if name not in ("inputs", *WeightOptions.records)}
+    counting = make_options(CountOptions, like).replace(**CountOptions(**own).to(CountOptions).explicit)
+    counted = partial(_counted, options=counting, executor=executor, listener=listener)
     return counted(named, ""), counted(in_order, "-dev")
 
 
-def _with_options_of_runs(locations: Iterable[Location], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with those by which the first run among these was cut: texts next to it are counted alike."""
+def _options_of_first(locations: Iterable[Location]) -> dict[str, Any]:
+    """Return the options by which the first run among these was cut: texts next to it are counted alike."""
     home = next((location for location in locations if (location / RUN.manifest).exists()), None)
     stored = {} if home is None else manifest.require(home).manifest.counting
-    cutting = {name: value for name, value in stored.items() if name not in READING_OPTIONS}
-    return cutting | {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in stored.items() if name not in READING_OPTIONS}
 
 
 def _counted(
-    named: Mapping[str, Location], ending: str, given: Mapping[str, Any], executor: Executor, listener: Listener
+    named: Mapping[str, Location], ending: str, options: CountOptions, executor: Executor, listener: Listener
 ) -> Named:
     """Return a run for each name: the one it names, or a new one of the text there, next to the output."""
-    names = {option.name for option in fields(CountOptions)} - {"inputs", "weights"}
-    counting, homes = {name: value for name, value in given.items() if name in names}, []
+    homes = []
     for name, path in named.items():
         home = path
         if not (path / RUN.manifest).exists():
-            output = _required_output(given, f"{path} is counted")
+            output = options.output
+            if output is None:
+                raise UsageError(f"parity needs --output DIR: {path} is counted next to it")
             home = output.parent / f"{output.name}-languages" / (re.sub(r"[^\w.-]", "_", name) + ending)
-            options = make_options(CountOptions, {**counting, "inputs": [str(path)], "output": home})
-            run_count(options, executor, listener)
+            run_count(options.replace(inputs=parse_paths(str(path)), output=home), executor, listener)
         homes.append((name, home))
     return homes
-
-
-def _required_output(given: Mapping[str, Any], why: str) -> Location:
-    """Return the output; `UsageError` without one."""
-    output = making_of(given).output
-    if output is None:
-        raise UsageError(f"parity needs --output DIR: {why} next to it")
-    return output
-
-
-def _merging_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of merging."""
-    return {name: value for name, value in given.items() if name not in ("output", *READING_OPTIONS)}
 
 
 def _runs(languages: Named, of_what: str) -> list[Run]:

@@ -4,7 +4,7 @@ The merges are those of Hugging Face's `ParityBpeTrainer` (Foroutan et al., 2025
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -12,8 +12,7 @@ from operator import mul
 from typing import Any
 
 from bpe_pipeline import _core
-from bpe_pipeline.base.errors import RunDirectoryError, TrainingError, UsageError, unfit
-from bpe_pipeline.base.units import format_count, parse_whole_number
+from bpe_pipeline.base.errors import RunDirectoryError, TrainingError
 from bpe_pipeline.counts.counter_file import Columns, CounterFile, as_batch, open_counter
 from bpe_pipeline.merges.forecast import ENGINE_BYTES, Merging, merging_bytes, shape_of
 from bpe_pipeline.merges.merge_list import Choices, MergeList
@@ -22,7 +21,6 @@ from bpe_pipeline.run.directory import fingerprint
 from bpe_pipeline.storage import parse_location
 
 LANGUAGE = "language"  # the column of a merge list: which one chose a merge, null for all together
-_MOST = 1_000_000  # merges, and last choices that are remembered
 
 
 @dataclass(frozen=True)
@@ -63,42 +61,6 @@ class Parity:
     def settings(self) -> dict[str, Any]:
         """How the languages choose."""
         return {name: value for name, value in asdict(self).items() if name not in ("languages", "dev")}
-
-
-def _above_zero(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ValueError("a number above 0")
-    return float(value)
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "ratio": lambda ratios: tuple(map(_above_zero, ratios)),
-    "window": parse_whole_number(0, _MOST),
-    "alpha": _above_zero,
-    "global_merges": parse_whole_number(0, _MOST),
-}
-
-
-def read_settings(given: Mapping[str, Any], languages: int, dev: int) -> dict[str, Any]:
-    """Return the settings of `Parity`, read and checked; `UsageError` for what does not fit the languages."""
-    settings: dict[str, Any] = {}
-    for name, read in _READERS.items():
-        try:
-            settings |= {} if given.get(name) is None else {name: read(given[name])}
-        except ValueError as error:
-            raise unfit(name, str(error), given[name]) from None
-    ratios = settings.get("ratio", ())
-    for name, number in (("dev", dev), ("ratio", len(ratios))):
-        if number not in (0, languages):
-            raise UsageError(
-                f"{name} is given {format_count(number, 'times')} for {format_count(languages, 'runs')}; "
-                "give one for each run, in their order"
-            )
-    if dev and ratios:
-        raise UsageError("dev and ratio exclude each other: leave one of them out")
-    if settings.get("alpha", Parity.alpha) != Parity.alpha and not settings.get("window"):
-        raise UsageError("alpha means nothing without window: give both, or neither")
-    return settings
 
 
 _SECONDS = 0.1  # between reports of progress

@@ -40,7 +40,7 @@ def sweep(session: Session) -> Any:
     """
     from bpe_pipeline.extensions.sweep.sweep import run_sweep
 
-    return run_sweep(session.options, session.given, session.executor, session.listener)
+    return run_sweep(session.options, session.executor, session.listener)
 
 
 COMMANDS = (sweep,)

@@ -3,12 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from bpe_pipeline.run import values as read
-from bpe_pipeline.run.mixture import parse_temperature
-from bpe_pipeline.run.options import MergeOptions, MixtureOptions, OutputOptions, VocabularyOptions
-from bpe_pipeline.run.record import CALL, OWN, argument, as_in, flag
+from bpe_pipeline.run.options import LearningOptions, MixtureOptions, OutputOptions, VocabularyOptions
+from bpe_pipeline.run.record import OWN, Scope, argument, but, flag
 from bpe_pipeline.storage import Location
 
 
@@ -36,27 +35,25 @@ def _parse_weights(value: Any) -> dict[str, list[Fraction]]:
 
 def _parse_temperatures(value: object) -> tuple[str, ...]:
     """Read temperatures, of the command line with commas."""
-    return tuple(dict.fromkeys(map(parse_temperature, _listed(value))))
+    return tuple(dict.fromkeys(map(read.parse_temperature, _listed(value))))
 
 
 # fmt: off
 class SweepOptions(OutputOptions, VocabularyOptions):
     """What `sweep` takes."""
 
-    output: Location | None = as_in(OutputOptions, "output",
-        help="directory of the table, and of a run for each mixture")
-    vocab_size: tuple[int, ...] = as_in(VocabularyOptions, "vocab_size",
-        help="numbers of tokens to try, with commas")
-    tie_break: str = as_in(MergeOptions, "tie_break")
-    runs: tuple[Location, ...] = argument("RUN ...", read.parse_locations, "the directories of counted runs")
-    weights: Mapping[str, Sequence[Fraction]] | None = flag(None, _parse_weights,
+    output: Location | None = but(OutputOptions.output, help="directory of the table, and of a run for each mixture")
+    vocab_size: tuple[int, ...] = but(VocabularyOptions.vocab_size, help="numbers of tokens to try, with commas")
+    tie_break: Literal["lowest-ids", "greatest-bytes"] = LearningOptions.tie_break
+    runs: tuple[Location, ...] = argument("RUN ...", "the directories of counted runs")
+    weights: Mapping[str, Sequence[Fraction]] | None = flag(None,
         "weights to try for the run in directory NAME, 0: without it; every combination is a mixture; repeatable  "
-        "[default: 1]", "NAME=W[,W...]", flag="--weight",
+        "[default: 1]", "NAME=W[,W...]", read=_parse_weights, flag="--weight",
         keyword=Mapping[str, float | str | Sequence[float | str]] | None)
-    temperatures: tuple[str, ...] = flag((), _parse_temperatures,
+    temperatures: tuple[str, ...] = flag((),
         "instead of weights: temperatures to try, each a mixture; 1: as counted, inf: equal shares", "T[,T...]",
-        flag="--temperature", keyword=Sequence[float | str] | float | str)
-    shares: tuple[str, ...] | None = as_in(MixtureOptions, "shares", group=OWN, stage=CALL, advanced=False)
-    held_out: tuple[Location, ...] = flag((), read.parse_locations,
+        read=_parse_temperatures, flag="--temperature", keyword=Sequence[float | str] | float | str)
+    shares: tuple[str, ...] | None = but(MixtureOptions.shares, group=OWN, scope=Scope.CALL, advanced=False)
+    held_out: tuple[Location, ...] = flag((),
         "text that was not trained on: files, directories, globs; repeatable; default: what each RUN counted", "PATH")
 # fmt: on

@@ -9,9 +9,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from bpe_pipeline.base.errors import UsageError, refuse_if
 from bpe_pipeline.base.events import Listener, Notice
@@ -45,13 +43,14 @@ _FILE_BYTES = 1 << 22  # of each held-out file that are measured
 _MOST_MIXTURES, _LONGEST_NAME = 256, 160
 
 
-def run_sweep(options: SweepOptions, given: Mapping[str, Any], executor: Executor, listener: Listener) -> Swept:
-    """Measure every mixture at every size. given: the options of merging that were requested."""
+def run_sweep(options: SweepOptions, executor: Executor, listener: Listener) -> Swept:
+    """Measure every mixture at every size."""
     if not options.runs or options.output is None:
         raise UsageError("sweep needs counted RUNs to mix, and --output DIR for the table and the runs of its mixtures")
     homes = list(map(manifest.require, options.runs))
-    merging = {**given, "vocab_size": options.vocab_size, "output": None, "overwrite": False}
-    broker = check_before_work(make_options(TrainOptions, {**homes[0].manifest.counting, **merging}), listener)
+    merging = options.to(TrainOptions, vocab_size=options.vocab_size, output=None, overwrite=False)
+    of_first = make_options(TrainOptions, {**homes[0].manifest.counting, **merging.explicit})
+    broker = check_before_work(of_first, listener)
     require_addable(homes, listener)
     runs = dict(zip(short_names(options.runs), homes, strict=True))
     mixtures = dict(_mixtures(options, runs, executor))
@@ -63,7 +62,7 @@ def run_sweep(options: SweepOptions, given: Mapping[str, Any], executor: Executo
         directory.remove_partial([SWEEP.manifest, TABLE])
         tasks = list[SweepTask]()
         for name, (within, combination) in mixtures.items():
-            making = replace(options, output=directory / "mixtures" / name)
+            making = options.replace(output=directory / "mixtures" / name)
             trained = _learn(combination, making, merging, executor, listener)
             tasks.append(SweepTask(name, trained, within, sources, files))
         stage = Stage("measuring", "mixtures", measure, tasks, [1] * len(tasks), grant=runner.reserve(len(tasks)))
@@ -71,7 +70,7 @@ def run_sweep(options: SweepOptions, given: Mapping[str, Any], executor: Executo
         chosen = recommend(points)
         directory.write_manifest({"points": plain(points)})
         write_table(directory / TABLE, points)
-        best = {**merging, "vocab_size": chosen.vocab_size}
+        best = merging.replace(vocab_size=(chosen.vocab_size,))
         summary, _ = run_merge(directory / "mixtures" / chosen.mixture, best, executor, listener)
     return Swept(directory.location, points, chosen, summary.tokenizer_directories[0])
 
@@ -109,11 +108,11 @@ def _name(names: Iterable[str], combination: Combination, *words: str) -> str:
 
 
 def _learn(
-    combination: Combination, making: SweepOptions, given: Mapping[str, Any], executor: Executor, listener: Listener
+    combination: Combination, making: SweepOptions, merging: TrainOptions, executor: Executor, listener: Listener
 ) -> Trained:
     """Make the run of a mixture and its merges, for the largest size, as far as they are missing."""
     home = write_combination(combination, making, executor, listener).directory
-    with open_merging(home, given, executor, listener) as (runner, run, counted, options, _):
+    with open_merging(home, merging, executor, listener) as (runner, run, counted, options, _):
         run = manifest.store_merging(run, options)
         return Trained(merge.learn(runner, merge.learning_of(run), counted, options), pattern_of(options), options)
 

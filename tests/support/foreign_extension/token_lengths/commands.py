@@ -6,15 +6,15 @@ from bpe_pipeline.base.units import parse_whole_number
 from bpe_pipeline.commands.declaration import Session, command
 from bpe_pipeline.run.options import Values
 from bpe_pipeline.run.record import argument, flag
-from bpe_pipeline.storage import Location, parse_location
+from bpe_pipeline.storage import Location
 
 
 class LengthsOptions(Values):
     """What `lengths` takes."""
 
-    tokenizer: Location = argument("TOKENIZER", parse_location, "a run, or the directory or a file of a tokenizer")
-    output: Location = argument("DIR", parse_location, "the directory to write")
-    most: int = flag(100, parse_whole_number(1, 1000), "leave out tokens of more bytes than that", "BYTES")
+    tokenizer: Location = argument("TOKENIZER", "a run, or the directory or a file of a tokenizer")
+    output: Location = argument("DIR", "the directory to write")
+    most: int = flag(100, "leave out tokens of more bytes than that", "BYTES", read=parse_whole_number(1, 1000))
 
 
 def _facts() -> Any:
