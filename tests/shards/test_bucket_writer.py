@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.shards.blocks import IdBlock, SourceItem
 from bpe_pipeline.shards.bucket import BucketFiles
-from bpe_pipeline.shards.route import InOrder
+from bpe_pipeline.shards.route import Route
 from bpe_pipeline.shards.writer import BucketWriter, Journal, Position, ShardWriter
 
 # Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
@@ -113,7 +113,7 @@ def test_each_document_that_is_the_longest_so_far_is_asked_about(
     position = Position(longest=known)
     for upto in (stop, None):
         buckets = {"train": BucketWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1))}
-        with ShardWriter(Journal(home / "journal", ""), InOrder(), buckets, keeper, position) as writer:
+        with ShardWriter(Journal(home / "journal", ""), Route(), buckets, keeper, position) as writer:
             items = chain.from_iterable(sources[position.source :])
             with suppress(InterruptedError):
                 writer.write(items if upto is None else stopping(islice(items, upto), writer.save))

@@ -45,7 +45,6 @@ from bpe_pipeline.shards.manifest import Encoding, holds_out
 from bpe_pipeline.shards.route import (
     LEAST_SORT_BYTES,
     HeldOut,
-    InOrder,
     LastShare,
     Route,
     Shuffled,
@@ -185,7 +184,7 @@ class Road:
             return LastShare(1 << self._bits if options["shuffle"] else held_out)
         if holds_out(options):
             return HeldOut(hash_held_out(options), place.layout.id_bytes, place.directory)
-        return InOrder()
+        return Route()
 
     @property
     def _bits(self) -> int:

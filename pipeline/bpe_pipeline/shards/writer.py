@@ -338,8 +338,10 @@ class ShardWriter:
             longest=longest,
         )
         self._unsaved_bytes += ids.nbytes
-        if (passed := self._route.passed(block, read.ids)) is not None:
-            self.position = replace(self._read, ids=passed, begun=self._read.begun - (stop - passed))
+        if not self._route.waits:
+            self.position = self._read
+        elif ends:
+            self.position = replace(self._read, ids=ends[-1], begun=0)
 
     def _accepted(self, block: IdBlock) -> int:
         """Return the ids of the longest document so far; raises where a document of the block is refused."""
