@@ -85,7 +85,7 @@ def with_stage(
     if not learned.serves(taken - len(BYTE_ORDER)):
         raise UsageError(f"--superwords-from {taken:,}: {first.directory} has {size:,} tokens; give at most {size:,}")
     require_same_text(first, run, executor)
-    return replace(run, manifest=replace(run.manifest, first_stage=stage)), replace(options, superwords_from=taken)
+    return run.changed(first_stage=stage), replace(options, superwords_from=taken)
 
 
 def set_stage(runner: Runner, run: Run, stage: FirstStage) -> Run:
@@ -93,7 +93,7 @@ def set_stage(runner: Runner, run: Run, stage: FirstStage) -> Run:
     if run.manifest.first_stage == stage:
         return run
     _warn_of_misfit(runner, manifest.require(named(stage.run)), run)
-    run = replace(run, manifest=replace(run.manifest, first_stage=stage))
+    run = run.changed(first_stage=stage)
     manifest.save(run)
     return run
 

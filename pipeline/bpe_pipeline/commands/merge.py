@@ -91,7 +91,7 @@ def open_merging(
             run = manifest.remove_results(run)
         run = replace(run, manifest=_with_weights_of(run.manifest, new))
         if options.overwrite or is_other:
-            run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
+            run = run.changed(merging=None, vocab_size=None)
         if options.overwrite or run.manifest != before:
             manifest.save(run)
         if staged.manifest.first_stage is not None:
