@@ -8,13 +8,11 @@ import contextlib
 import hashlib
 import json
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bpe_pipeline.shards.formats import (
-    BLOCK_IDS,
     ID_CODES,
     Block,
     Layout,
@@ -97,11 +95,8 @@ class SavedDataset(ParquetRows):
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return the bytes of the values whose type changes."""
-        return sum(value_bytes(stored) for stored, dtype in self._dtypes(layout) if stored != dtype)
-
-    def _dtypes(self, layout: Layout) -> Iterator[tuple[str, str]]:
-        """Yield the dtype in the file of each column, and the one that it has here."""
-        return ((self.stored_dtype(dtype), dtype) for dtype in layout.columns.values())
+        dtypes = ((self.stored_dtype(dtype), dtype) for dtype in layout.columns.values())
+        return sum(value_bytes(stored) for stored, dtype in dtypes if stored != dtype)
 
     def _schema(self, layout: Layout) -> Any:
         import pyarrow as pa
@@ -178,12 +173,6 @@ def _blocks(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterat
         ends = array("Q", (first + stop - start for stop in stops[: max(rows - ended, 0)]))
         ended += len(stops)
         values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32(), safe=False)
-        done = 0
-        for at in range(0, max(len(values), 1), BLOCK_IDS):
-            block = values.slice(at, BLOCK_IDS)
-            data = memoryview(block.buffers()[1] or b"")
-            ids = data[block.offset * id_bytes : (block.offset + len(block)) * id_bytes]
-            upto = bisect_right(ends, first + at + len(block), done)
-            yield ids.cast(ID_CODES[id_bytes]), ends[done:upto]
-            done = upto
+        data = memoryview(values.buffers()[1] or b"")[values.offset * id_bytes :][: len(values) * id_bytes]
+        yield data.cast(ID_CODES[id_bytes]), ends
         first += len(values)
