@@ -22,7 +22,6 @@ from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
@@ -344,7 +343,9 @@ def complete(encoding: Encoding, layout: Layout, shards: Mapping[str, Sequence[S
             system.flush(where)
     encoding.directory.require_lock()
     index = shard_format(encoding.options["shard_format"]).index(layout, by_directory)
-    return [_index_file(home, *file) for file in index.items()]
+    for name, text in index.items():
+        write_whole(home / name, text)
+    return [FileFacts(name, *checksum(home / name)) for name in index]
 
 
 def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRows:
@@ -356,12 +357,6 @@ def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRo
     tokens = (model.pad_token, model.eos_token, model.separator)
     pad = next((special[token] for token in tokens if token in special), 0)
     return PackedRows(layout, options["pack"], options["sequence_length"], pad)
-
-
-def _index_file(home: Directory, name: str, text: str) -> FileFacts:
-    """Write a file that a format adds to the directory."""
-    write_whole(home / name, text)
-    return FileFacts(name, *checksum(home / name))
 
 
 def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> str | None:

@@ -261,15 +261,10 @@ class ShardPlace:
         whole, second = self.finished(split, index)
         for path in filter(None, (whole, second)):
             system.flush(path)
-        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
-        return ShardFacts(name="", **facts)
-
-
-def facts_of_files(whole: Path, second: Path | None, crc32: int | None = None) -> dict[str, Any]:
-    """Return the sizes and checksums of a shard and of its second file. crc32: of the shard, if it is known."""
-    size, digits = (whole.stat().st_size, f"{crc32:08x}") if crc32 is not None else checksum(whole)
-    second_size, second_digits = checksum(second) if second else (None, None)
-    return {"bytes": size, "crc32": digits, "offsets_bytes": second_size, "offsets_crc32": second_digits}
+        size, digits = checksum(whole) if crc32 is None else (whole.stat().st_size, f"{crc32:08x}")
+        second_size, second_digits = checksum(second) if second else (None, None)
+        facts |= {"offsets_bytes": second_size, "offsets_crc32": second_digits}
+        return ShardFacts(name="", bytes=size, crc32=digits, split=None if split == "train" else split, **facts)
 
 
 @dataclass(frozen=True)

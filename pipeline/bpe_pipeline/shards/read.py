@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@dataclass(eq=False, repr=False)
 class Shards(Sequence[Any]):
     """The ids of a set of shards, or of several sets; a sequence that can be pickled.
 
@@ -35,12 +36,16 @@ class Shards(Sequence[Any]):
     are below it; `row_tokens`: of each row, if the shards were made with `sequence_length`.
     """
 
-    def __init__(self, files: Sequence[tuple[Path, int, int]], dtype: str, vocab_size: int, row_tokens: int | None):
-        self.files, self.dtype, self.vocab_size, self.row_tokens = list(files), dtype, vocab_size, row_tokens
-        self._firsts = list(accumulate((tokens for _, _, tokens in files), initial=0))
+    files: Sequence[tuple[Path, int, int]]
+    dtype: str
+    vocab_size: int
+    row_tokens: int | None
+    sets: "tuple[Shards, ...]" = ()
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._firsts = list(accumulate((tokens for _, _, tokens in self.files), initial=0))
         self._arrays: dict[int, Any] = {}
-        self.sets: tuple[Shards, ...] = ()
-        self.weights: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of ids."""
@@ -58,8 +63,7 @@ class Shards(Sequence[Any]):
 
         if not isinstance(index, slice):
             at = range(len(self))[index]
-            shard = bisect_right(self._firsts, at) - 1
-            return int(self._array(shard)[at - self._firsts[shard]])
+            return int(self[at : at + 1][0])
         start, stop, step = index.indices(len(self))
         if step != 1:
             return self[0 : len(self)][index]
@@ -207,9 +211,8 @@ def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards
     rows = {shards.row_tokens for shards in sets}
     files = [file for shards in sets for file in shards.files]
     vocab_size = max(shards.vocab_size for shards in sets)
-    together = Shards(files, sets[0].dtype, vocab_size, rows.pop() if len(rows) == 1 else None)
-    together.sets, together.weights = tuple(sets), tuple(map(float, weights or map(len, sets)))
-    return together
+    row_tokens, shares = rows.pop() if len(rows) == 1 else None, tuple(map(float, weights or map(len, sets)))
+    return Shards(files, sets[0].dtype, vocab_size, row_tokens, tuple(sets), shares)
 
 
 def _open(where: Location) -> Shards:

@@ -55,8 +55,8 @@ class ParquetRows(ShardFormat):
 
         try:
             [column, *_] = layout.columns
-            with self._batches(where, column) as batches:
-                yield from _blocks((batch.column(column) for batch in batches), layout, facts)
+            columns = (batch.column(column) for batch in self._batches(where, column))
+            yield from _blocks(columns, layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
 
@@ -73,12 +73,11 @@ class ParquetRows(ShardFormat):
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
         return pq.ParquetWriter(path, schema, use_dictionary=False, write_statistics=False, **options)
 
-    @contextlib.contextmanager
-    def _batches(self, where: Location, column: str) -> Iterator[Iterator[Any]]:
+    def _batches(self, where: Location, column: str) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(arrow_source(where)) as file:
-            yield file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
+            yield from file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
 
 
 class SavedDataset(ParquetRows):
@@ -111,12 +110,11 @@ class SavedDataset(ParquetRows):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             yield writer
 
-    @contextlib.contextmanager
-    def _batches(self, where: Location, column: str) -> Iterator[Iterator[Any]]:
+    def _batches(self, where: Location, column: str) -> Iterator[Any]:
         import pyarrow as pa
 
         with pa.ipc.open_stream(arrow_source(where)) as reader:
-            yield iter(reader)
+            yield from reader
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return `state.json` and `dataset_info.json` of each split, and `dataset_dict.json` if there are two."""
