@@ -234,15 +234,20 @@ class Road:
         if (row := self.place.row_of(document, ids)) is not None:
             self._require_memory(row, f"document {document + 1:,} as ")
 
-    def seal(self, split: str, closed: ClosedShard) -> None:
-        """Make the files of a closed shard what they stay; refuse packed rows that take too much memory."""
-        key, place = (split, closed.index), self.place
-        if key in self.finished:
-            return
-        if not place.in_place:
-            self._require_memory(place.rows.longest(closed.ids, closed.documents, 0))
-        if (facts := place.seal(split, closed)) is not None:
-            self._note(*key, facts)
+    def seal(self, closed: Mapping[str, Sequence[ClosedShard]]) -> None:
+        """Make the files of closed shards what they stay; refuse packed rows that take too much memory."""
+        place, sealed = self.place, list[tuple[str, int, ShardFacts]]()
+        for split, shard in ((split, shard) for split, shards in closed.items() for shard in shards):
+            if (split, shard.index) in self.finished:
+                continue
+            if not place.in_place:
+                self._require_memory(place.rows.longest(shard.ids, shard.documents, 0))
+            if (facts := place.seal(split, shard)) is not None:
+                sealed.append((split, shard.index, facts))
+        if sealed:
+            system.flush(place.directory)  # the names of second files are on disk before it is noted that they are
+        for facts_of_shard in sealed:
+            self._note(*facts_of_shard)
 
     def _require_memory(self, row: LongRow, what: str = "") -> None:
         self.memory.require(*self._takes(row, what))

@@ -10,7 +10,7 @@ import os
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -264,8 +264,8 @@ class Keeper(Protocol):
     def accept(self, document: int, ids: int) -> object:
         """Refuse a document with so many ids, the longest so far, if no row can have it."""
 
-    def seal(self, split: str, closed: ClosedShard) -> object:
-        """Make the files of a closed shard what they stay."""
+    def seal(self, closed: Mapping[str, Sequence[ClosedShard]]) -> object:
+        """Make the files of the closed shards of each split what they stay."""
 
     def saved(self, position: Position) -> object:
         """Drop what the position needs no more, which is saved."""
@@ -289,7 +289,7 @@ class ShardWriter:
 
     def __enter__(self) -> "ShardWriter":
         try:
-            self._seal_closed()
+            self._keeper.seal(self.position.closed)
             states = self.position.shards.items()
             if not all(self._buckets[name].resume(state) for name, state in states):
                 raise NotAsWritten
@@ -385,12 +385,7 @@ class ShardWriter:
             closed={name: shards for name, shards in closed.items() if shards},
         )
         self._journal.save(self.position)
-        self._seal_closed()
+        self._keeper.seal(self.position.closed)
         self._keeper.saved(self.position)
         now = time.monotonic()
         self._saved_at, self._unsaved_bytes = now + (now - started) * _SAVING_SHARE, 0
-
-    def _seal_closed(self) -> None:
-        for name, closed in self.position.closed.items():
-            for shard in closed:
-                self._keeper.seal(name, shard)
