@@ -140,7 +140,9 @@ RowsAndFacts = tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]
 
 class ShardRows(Protocol):
     """How the documents in buckets become rows. cut: the multiple of tokens at which a document longer than a shard is
-    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut.
+    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut. unit: the tokens that fill
+    a row, where a shard has no others; least: those of the smallest shard that can be asked for. as_stored: whether the
+    tokens of rows are those of the bucket, in its order.
     """
 
     @property
@@ -153,11 +155,14 @@ class ShardRows(Protocol):
     @property
     def cut(self) -> int | None: ...  # noqa: D102 - see above
 
-    def shard_tokens(self, most: int) -> int:
-        """Return the most tokens of a shard, if that many are asked for."""
+    @property
+    def unit(self) -> int: ...  # noqa: D102 - see above
 
-    def left_out(self, tokens: int) -> int:
-        """Return how many of that many tokens fill no row."""
+    @property
+    def least(self) -> int: ...  # noqa: D102 - see above
+
+    @property
+    def as_stored(self) -> bool: ...  # noqa: D102 - see above
 
     def longest(self, tokens: int, documents: int, document_tokens: int, /) -> LongRow:
         """Return the longest row of shards with at most that many tokens.

@@ -79,21 +79,24 @@ class LastShare(Route):
         yield "validation" if at.source >= self.source else "train", block, at.id
 
 
+@dataclass(frozen=True)
 class Shuffled(Route):
     """Documents go to `2 ** bits` buckets by their sort keys; what they get are ids and entries.
 
     held_out: the source from which on documents go to as many other buckets; 0: there are none.
     """
 
-    def __init__(self, seed: int, id_bytes: int, bits: int, held_out: int) -> None:
-        self._key = int.from_bytes(hashlib.sha256(f"{seed} 0".encode()).digest()[:8], "little")
-        self._id_bytes, self._bits, self._held_out = id_bytes, bits, held_out
+    seed: int
+    id_bytes: int
+    bits: int
+    held_out: int
 
     def buckets(self, block: IdBlock, at: Start) -> Routed:
         """Yield the ids and entries of each bucket."""
-        entries = _core.entries_of(len(block.ids), block.ends, at.id, self._key, at.document)
-        others = 1 << self._bits if 0 < self._held_out <= at.source else 0
-        for bucket, part in dealt(IdBlock(block.ids, entries), self._id_bytes, 0, self._bits):
+        key = int.from_bytes(hashlib.sha256(f"{self.seed} 0".encode()).digest()[:8], "little")
+        entries = _core.entries_of(len(block.ids), block.ends, at.id, key, at.document)
+        others = 1 << self.bits if 0 < self.held_out <= at.source else 0
+        for bucket, part in dealt(IdBlock(block.ids, entries), self.id_bytes, 0, self.bits):
             yield bucket_name(others + bucket), part, 0
 
 
