@@ -337,8 +337,7 @@ def write_files(
             from bpe_pipeline.reports.page import report_page
 
             shown_options = _shown_options(options, run.manifest)
-            parts = report.parts() | {"made": report.how_made(shown_options, run.manifest)}
-            page = report_page(tokenizer, numbers, report.verdict, parts)
+            page = report_page(tokenizer, report, report.how_made(shown_options, run.manifest))
             write_whole(where, page.encode(errors="replace"))
             pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):
