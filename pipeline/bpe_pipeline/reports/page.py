@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bpe_pipeline.reports import drawing
-from bpe_pipeline.reports.figure import LIGHT, theme
+from bpe_pipeline.reports.figure import THEME
 from bpe_pipeline.reports.html import templates
 from bpe_pipeline.reports.parts import Part
 from bpe_pipeline.reports.summary import Report
@@ -30,7 +30,7 @@ def report_page(directory: object, report: Report, made: Sequence[Part]) -> str:
         chapters=[*report.chapters, Chapter("made", "How it was made", made, folded=True)],
         listing=base64.b64encode(report.numbers.listing).decode(),
         script=script,
-        drawing=_in_script({"figures": figures, "theme": theme(), "light": LIGHT}),
+        drawing=_in_script({"figures": figures, "theme": THEME["config"], "light": THEME["light"]}),
     )
 
 
