@@ -104,7 +104,6 @@ class Summary(Result):
         if self.part is not None:
             return self._rows_of_part(self.part)
         different = f"{corpus.pre_tokens:,} pre-tokens, of which {corpus.different_pre_tokens:,} are different"
-        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
             ("run", self.directory if whole else ""),
             ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
@@ -114,10 +113,7 @@ class Summary(Result):
             ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),
             ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
             *(row for section in self.sections for row in section.rows[: None if whole else 1]),
-            (
-                "time",
-                time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else "",
-            ),
+            ("time", self._time() if self.stages else ""),
             ("run", self.directory if vocabulary is None and not whole else ""),
             *self._written(whole=whole),
             ("ids changed", [f"{name}: {text}" for name, text in self.changed_ids.items()]),
@@ -129,14 +125,17 @@ class Summary(Result):
 
     def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
         of_part = f"{format_bytes(self.corpus.bytes)}, {format_count(self.corpus.documents, 'documents')}"
-        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
             ("run", self.directory),
             ("text of the part" if part.unit == "chunks" else "text", f"{of_part} (pattern {self.pattern})"),
             ("skipped/altered", self.corpus.losses),
-            ("time", time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)),
+            ("time", self._time()),
             *part.rows(),
         )
+
+    def _time(self) -> str:
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        return time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)
 
     def _written(self, *, whole: bool) -> Iterable[tuple[str, object]]:
         """Return where the tokenizers are: in one row, or with the files of the first and a row for each other size."""
@@ -146,8 +145,7 @@ class Summary(Result):
         first, others = f"{self.tokenizer_directory} ({files})", list[str]()
         for other in self.other_sizes:
             rate = other.vocabulary.bytes_per_token
-            known = [f"{other.vocabulary.vocab_size:,} tokens"] * whole + [f"{rate:.3f} bytes per token"] * bool(rate)
-            others.append(f"{other.tokenizer_directory}" + (f" ({', '.join(known)})" if known else ""))
+            others.append(f"{other.tokenizer_directory}" + (f" ({rate:.3f} bytes per token)" if rate else ""))
         if whole:
             return [("tokenizer", first), ("other sizes", others)]
         return [("tokenizer", ", ".join([first, *others]))]
@@ -157,10 +155,9 @@ class Summary(Result):
         merge = f"bpe-pipeline merge {shlex.quote(str(self.directory))} --vocab-size"
         if self.vocabulary is None:
             return [f"{merge} 32000"]
-        sizes = {self.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
-        another = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
         tokenizer = shlex.quote(str(self.tokenizer_directory))
-        return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
+        encode = f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'"
+        return [encode, f"{merge} {2 * self.vocabulary.vocab_size}"]
 
 
 def _read(corpus: CorpusFacts) -> Iterator[str]:
