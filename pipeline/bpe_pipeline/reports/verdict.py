@@ -155,21 +155,22 @@ def size_advice(
 
     tokens: of the same text, by ascending size; rare: how many merges of the largest one are, in words.
     """
-    steps = [
-        (large, tokens[large] / (tokens[small] or 1), math.log2(large / small)) for small, large in pairwise(tokens)
-    ]
-    saved = {size: 1 - ratio ** (1 / doublings) for size, ratio, doublings in steps}
+    saved = {
+        large: 1 - (tokens[large] / (tokens[small] or 1)) ** (1 / math.log2(large / small))
+        for small, large in pairwise(tokens)
+    }
     evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, **shares}
     if (first := enough_from([*saved.values()], LEAST_SAVING)) is None:
-        last = [f"{one:.1%}" for one in saved.values()][-1:]
-        because = f"{largest:,} or more" + "".join(f": the last doubling saved {one}" for one in last)
-        unless = "".join(f"limit {LEAST_SAVING:.0%}: smaller only above {one}" for one in last)
-        because = "; ".join(filter(None, (because, rare)))
-        return largest, Advice("size", f"{largest:,} or more", because, unless, evidence=evidence)
+        take, last = f"{largest:,} or more", [*saved.values()][-1:]
+        because = take + "".join(f": the last doubling saved {share:.1%}" for share in last)
+        unless = "".join(f"limit {LEAST_SAVING:.0%}: smaller only above {share:.1%}" for share in last)
+        return largest, Advice("size", take, "; ".join(filter(None, (because, rare))), unless, evidence=evidence)
     size, *larger = [*tokens][first:]
     most = max(saved[one] for one in larger)
-    because = f"{size:,} is enough: doubling it saves {saved[larger[0]]:.1%} of the tokens, less than "
-    because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, size) if tokens[size] else "")))
+    because = (
+        f"{size:,} is enough: doubling it saves {saved[larger[0]]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
+    )
+    because += f"; {prices(tokens, size)}" if tokens[size] else ""
     unless = f"with a limit of {most:.1%} it would be {[one for one in larger if saved[one] == most][-1]:,}"
     return size, Advice("size", f"{size:,}", because, unless, evidence=evidence)
 
@@ -179,11 +180,9 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     tokens = {one.vocab_size: one.tokens for one in merged.marked if one.vocab_size in MARKED_SIZES}
     rare, shares = rare_in_words(merged.rare_merges), {"rare_merges": merged.rare_merges, "most_rare": MOST_RARE}
     size, advice = size_advice(tokens, vocab_size, rare, shares)
-    if advice.take == f"{size:,}":
-        return advice
-    if not merged.merges:
+    if advice.take != f"{size:,}" and not merged.merges:
         return replace(advice, take=f"{size:,}", because=f"{size:,} has no merges: every byte is a token", unless="")
-    if merged.rare_merges is not None and merged.rare_merges > MOST_RARE:
+    if advice.take != f"{size:,}" and (merged.rare_merges or 0) > MOST_RARE:
         because = f"{size:,} is too large for this text: {rare}, more than {MOST_RARE:.0%}"
         return replace(advice, take=f"less than {size:,}", because=because, unless="")
     return advice
