@@ -65,8 +65,9 @@ def plan_combination(options: Any, given: Mapping[str, Any], listener: Listener)
         runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
         pre_tokens = [require_counted(run, executor).facts.different_pre_tokens for run in combination.runs]
         grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
-    counters = [*(run.counter_path for run in combination.runs), *combination.files]
-    disk, texts = sum(path.stat().st_size for path in counters), combination.texts
+    runs, texts = combination.runs, combination.manifest.texts
+    files = {*combination.locations} - {run.directory.location for run in runs}
+    disk = sum(path.stat().st_size for path in (*files, *(run.counter_path for run in runs)))
     shares = ", and as much while its shares are joined" if disk >= 2 * SHARE_BYTES else ""
     return _facts(
         {

@@ -27,7 +27,6 @@ from bpe_pipeline.run.options import MergeOptions, TrainOptions, flag_of
 from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.plan import is_weighted
 from bpe_pipeline.run.runner import Runner, opened
-from bpe_pipeline.run.texts import described
 from bpe_pipeline.storage import Location, existing, same_location
 from bpe_pipeline.tokenizer.export import Ids, Trained, check_before_work, refuse_ordinary
 
@@ -167,10 +166,7 @@ def reweighed(run: Run, requested: TrainOptions, executor: Executor) -> Manifest
         raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {source.description}")
     if source is None and stored.texts and existing([run.counter_path]) == [True]:
         stored = stored.with_bytes(input_bytes(run, executor))
-    new = stored.weighed(requested.weights, mixture_of(requested))
-    if source is not None:
-        source = replace(source, description=described([text.name for text in new.texts], new.texts))
-    return replace(new, source=source)
+    return stored.weighed(requested.weights, mixture_of(requested))
 
 
 def _with_weights_of(stored: Manifest, other: Manifest) -> Manifest:

@@ -22,7 +22,7 @@ from bpe_pipeline.run.mixture import Mixture, Row, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
-from bpe_pipeline.run.texts import FirstStage, Source, Text, require_weights, rows_of, weigh
+from bpe_pipeline.run.texts import FirstStage, Source, Text, described, require_weights, rows_of
 from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location, existing, named, names_in, sha256_of
 
@@ -90,23 +90,31 @@ class Manifest:
     def weighed(
         self, weights: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
     ) -> "Manifest":
-        """Return the manifest with these weights, or those that a mixture makes, or none.
+        """Return the manifest with these weights, or those that a mixture makes of the texts' bytes, or none.
 
-        inputs: as they were named, also if they are too many to have weights.
+        The smallest is 1. inputs: as they were named, also if they are too many to have weights.
         """
-        names = [text.name for text in self.texts] if inputs is None else inputs
-        if weights is not None and (self.texts or inputs is not None):
+        texts, names = self.texts, [text.name for text in self.texts] if inputs is None else inputs
+        if weights is not None and (texts or inputs is not None):
             require_weights(weights, names, "inputs" if self.source is None else "runs")
         mixture = mixture and mixture.named(names)
-        if (weights is not None or mixture is not None) and not self.texts:
+        if (weights is not None or mixture is not None) and not texts:
             raise UsageError(
                 f"--weight: the counts of more than {MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
                 f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
                 "--overwrite"
             )
-        texts = weigh(self.texts, list(map(Fraction, weights or ())), mixture, [text.name for text in self.texts])
-        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None)
-        if self.source is None and texts and not new.chunks_of_terms():
+        sizes = [text.bytes for text in texts if text.bytes is not None]
+        if mixture and len(sizes) == len(texts):  # else all weights are 1
+            weights = mixture.weights(dict(zip(names, sizes, strict=True)))
+        try:
+            scaled = relative([*map(Fraction, weights or ())] or [Fraction(1)] * len(texts))
+        except ValueError as error:
+            raise UsageError(f"--weight: expected {error}") from None
+        texts = tuple(replace(text, weight=by.as_integer_ratio()) for text, by in zip(texts, scaled, strict=True))
+        source = self.source and replace(self.source, description=described(names, texts))
+        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None, source=source)
+        if source is None and texts and not new.chunks_of_terms():
             raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
         return new
 
@@ -166,6 +174,10 @@ class Manifest:
         learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
         stage = [self.first_stage.key] if self.first_stage else []
         return fingerprint(self.counter_fingerprint, without_defaults(learning), *stage)
+
+    def unlearned(self) -> "Manifest":
+        """Return the manifest without what was learned from the counts."""
+        return replace(self, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
 
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
@@ -326,7 +338,7 @@ def require(location: Location) -> Run:
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
     run.directory.remove([*RESULTS, *run.manifest.tokenizers, *unedited(run, run.manifest.written)])
-    return run.changed(merging=None, vocab_size=None, tokenizers=(), written={}, special={})
+    return replace(run, manifest=run.manifest.unlearned())
 
 
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
