@@ -17,9 +17,9 @@ from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.combine import take_counts, take_part
 from bpe_pipeline.counts.counted import as_counted, require_counted, sum_of, terms_of
 from bpe_pipeline.counts.counter_file import Counter, CounterFacts, PartPath, Sum, Term
-from bpe_pipeline.counts.elsewhere import take_counts, take_part
 from bpe_pipeline.counts.foreign import Foreign, read_all, text_of_foreign
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary

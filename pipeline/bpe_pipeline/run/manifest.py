@@ -18,11 +18,11 @@ from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.run.directory import COUNTS, HOLDS, KEY_DIGITS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_options
-from bpe_pipeline.run.mixture import Mixture, Row, short
+from bpe_pipeline.run.mixture import Mixture, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
-from bpe_pipeline.run.texts import FirstStage, Source, Text, described, require_weights, rows_of
+from bpe_pipeline.run.texts import FirstStage, MixedText, Source, Text, described, mixed_texts, require_weights
 from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location, existing, named, names_in, sha256_of
 
@@ -79,13 +79,13 @@ class Manifest:
         }
 
     @property
-    def rows(self) -> list[Row]:
+    def mixed_texts(self) -> tuple[MixedText, ...]:
         """The texts with their weights; none if there are no weights, or their bytes are unknown."""
         if self.mixture is None and all(text.weight == (1, 1) for text in self.texts):
-            return []
+            return ()
         names = [text.name for text in self.texts]
         last = list(map(short, names)) if self.source else names
-        return rows_of(last if len({*last}) == len(last) else names, self.texts)
+        return mixed_texts(last if len({*last}) == len(last) else names, self.texts)
 
     def weighed(
         self, weights: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None

@@ -19,7 +19,6 @@ INFINITE = "inf"
 BOTH = "--temperature and --share make weights from counted bytes, and --weight gives them: leave one of them out"
 _PRECISION, _DIGITS = 60, 6  # of the arithmetic, whose `exp` and `ln` are rounded correctly; of a weight
 _MOST_SHOWN = 16
-Row = tuple[str, int, str, float]  # an input or a run: its counted bytes, its weight, its share of what is learned from
 
 
 @dataclass(frozen=True)
@@ -106,16 +105,6 @@ def short(name: str) -> str:
 def stem(name: str) -> str:
     """Return the last part of a path without its endings: `sw` of `corpus/sw.jsonl.gz`."""
     return short(name).partition(".")[0]
-
-
-def table_of(names: Sequence[str], sizes: Sequence[int], weights: Sequence[str]) -> list[Row]:
-    """Return the rows of the table of a mixture."""
-    parts = [size * Fraction(weight) for size, weight in zip(sizes, weights, strict=True)]
-    total = sum(parts, Fraction(0)) or Fraction(1)
-    return [
-        (name, size, shown_weight(Fraction(weight)), float(part / total))
-        for name, size, weight, part in zip(names, sizes, weights, parts, strict=True)
-    ]
 
 
 def mixture_of(options: Any) -> Mixture | None:

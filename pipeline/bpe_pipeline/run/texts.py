@@ -7,7 +7,6 @@ from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.run.mixture import Row, table_of
 from bpe_pipeline.run.values import shown_weight
 
 _MOST_SHOWN = 8
@@ -47,10 +46,23 @@ class FirstStage:
     key: str
 
 
-def rows_of(names: Sequence[str], texts: Sequence[Text]) -> list[Row]:
-    """Return texts with their weights as a table; no row if the bytes of one are unknown."""
-    sizes = [text.bytes for text in texts if text.bytes is not None]
-    return table_of(names, sizes, [str(Fraction(*text.weight)) for text in texts]) if len(sizes) == len(texts) else []
+@dataclass(frozen=True)
+class MixedText:
+    """An input or a run in a mixture: its counted bytes, its weight, and its share of what is learned from."""
+
+    name: str
+    bytes: int
+    weight: str
+    share: float
+
+
+def mixed_texts(names: Sequence[str], texts: Sequence[Text]) -> tuple[MixedText, ...]:
+    """Return texts with their weights as rows of a table; none if the bytes of one are unknown."""
+    if any(text.bytes is None for text in texts):
+        return ()
+    sized = [(name, text.bytes or 0, Fraction(*text.weight)) for name, text in zip(names, texts, strict=True)]
+    total = sum(size * by for _, size, by in sized) or 1
+    return tuple(MixedText(name, size, shown_weight(by), float(size * by / total)) for name, size, by in sized)
 
 
 def described(names: Sequence[str], texts: Sequence[Text]) -> str:
