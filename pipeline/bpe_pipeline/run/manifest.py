@@ -159,14 +159,9 @@ class Manifest:
         if self.source is not None:
             source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
-        if self.weighted:
-            of_terms = self.chunks_of_terms()
-            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in of_terms))
-        return self.chunks_fingerprint(range(len(self.plan.chunks)))
-
-    def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
-        """Return what the sum of some chunks' counters depends on."""
-        return fingerprint(sorted(self.chunk_keys[index] for index in chunks))
+        keys = ((sorted(self.chunk_keys[index] for index in chunks), by) for chunks, by in self.chunks_of_terms())
+        of_terms = sorted([fingerprint(of_chunks), *by] for of_chunks, by in keys)
+        return fingerprint(of_terms) if self.weighted else str(of_terms[0][0])
 
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
