@@ -164,9 +164,13 @@ def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Exec
     A copy that was stopped is completed. Raises `RunDirectoryError` if the output holds other counts.
     """
     origin = absolute(run.directory.location) if run.manifest.source is None else ""
+    counted_in = weighed.counted_in or origin
     require_counted(run, executor)
+
+    def terms(copy: Run, _: PartPath) -> Sum:
+        return sum_of([Term([run.counter])] if run.counter[1] == copy.counter[1] else terms_of(copy), executor)
+
     with opened(options, executor, listener) as (runner, directory):
-        counted_in = weighed.counted_in or origin
         new = Run(directory, replace(weighed.unlearned(), counted_in=counted_in, first_stage=None))
         stored = None if options.overwrite else manifest.load(directory.location)
         if stored is not None and _without_weights(stored) != _without_weights(new):
@@ -177,7 +181,7 @@ def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Exec
         if stored is None:
             directory.refuse_corpus_inside(file.path for file in run.manifest.plan.files)
         if stored is None or not stored.counter_path.exists():
-            with take_counts(runner, stored or new, options, lambda made, _: _terms_of_copy(run, made, executor)):
+            with take_counts(runner, stored or new, options, terms):
                 pass
     return directory.location
 
@@ -185,11 +189,6 @@ def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Exec
 def _without_weights(run: Run) -> str:
     texts = tuple(replace(text, weight=(1, 1)) for text in run.manifest.texts)
     return run.changed(texts=texts).manifest.counter_fingerprint
-
-
-def _terms_of_copy(run: Run, copy: Run, executor: Executor) -> Sum:
-    is_same = run.manifest.counter_fingerprint == copy.manifest.counter_fingerprint
-    return sum_of([Term([run.counter])] if is_same else terms_of(copy), executor)
 
 
 def making_of(given: Mapping[str, Any]) -> OutputOptions:
@@ -232,11 +231,10 @@ def require_addable(runs: Sequence[Run], listener: Listener, foreign: Sequence[T
     """
     for run in runs[1:]:
         require_comparable(runs[0], run)
+    if len(runs) + len(foreign) < 2:
+        return
     known, copied = dict[Identity, str](), dict[Identity, str]()
-    several = len(runs) + len(foreign) > 1
-    counted: list[tuple[str, dict[Identity, str]]] = [
-        (str(run.directory), dict(_texts_of(run, listener))) for run in runs if several
-    ]
+    counted = [(str(run.directory), dict(_texts_of(run, listener))) for run in runs]
     counted += [(text.name, {_identity(text): text.name}) for text in foreign]
     for name, texts in counted:
         if shared := [key for key in texts if key in known]:

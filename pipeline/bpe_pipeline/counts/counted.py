@@ -114,12 +114,11 @@ def terms_of(run: Run) -> list[Term]:
 
 def statistics_of(counters: Sequence[Counter], executor: Executor) -> list[ChunkStatistics]:
     """Return the statistics of counters; `RunDirectoryError` if one is missing."""
-    statistics = []
-    for (path, _), facts in zip(counters, look_at(counters, executor), strict=True):
-        if facts is None:
-            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and count again, there")
-        statistics.append(facts.statistics)
-    return statistics
+    found = look_at(counters, executor)
+    if None in found:
+        path, _ = counters[found.index(None)]
+        raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and count again, there")
+    return [facts.statistics for facts in found if facts]
 
 
 def sum_of(terms: Sequence[Term], executor: Executor) -> Sum:

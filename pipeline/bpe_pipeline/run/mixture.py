@@ -50,7 +50,7 @@ class Mixture:
                 raise UsageError(f"--share: {known[0]} is named twice; give it one share")
             shares[known[0]] = share
         total, all_named = sum(map(Fraction, shares.values())), len(shares) == len(names)
-        if total > 1 or (all_named and total != 1) or (total == 1 and not all_named):
+        if total > 1 or all_named != (total == 1):
             rest = format_count(len(names) - len(shares), "other input")
             what = f"nothing is left for the {rest}" if total == 1 else "of all inputs, and not 100 %"
             what = "more than 100 %" if total > 1 else what
