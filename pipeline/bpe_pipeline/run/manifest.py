@@ -18,11 +18,11 @@ from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.run.directory import COUNTS, HOLDS, KEY_DIGITS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_options
-from bpe_pipeline.run.mixture import Mixture, Row, short
+from bpe_pipeline.run.mixture import Mixture, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
-from bpe_pipeline.run.texts import FirstStage, Source, Text, require_weights, rows_of, weigh
+from bpe_pipeline.run.texts import FirstStage, MixedText, Source, Text, described, mixed_texts, require_weights
 from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location, existing, named, names_in, sha256_of
 
@@ -79,34 +79,42 @@ class Manifest:
         }
 
     @property
-    def rows(self) -> list[Row]:
+    def mixed_texts(self) -> tuple[MixedText, ...]:
         """The texts with their weights; none if there are no weights, or their bytes are unknown."""
         if self.mixture is None and all(text.weight == (1, 1) for text in self.texts):
-            return []
+            return ()
         names = [text.name for text in self.texts]
         last = list(map(short, names)) if self.source else names
-        return rows_of(last if len({*last}) == len(last) else names, self.texts)
+        return mixed_texts(last if len({*last}) == len(last) else names, self.texts)
 
     def weighed(
         self, weights: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
     ) -> "Manifest":
-        """Return the manifest with these weights, or those that a mixture makes, or none.
+        """Return the manifest with these weights, or those that a mixture makes of the texts' bytes, or none.
 
-        inputs: as they were named, also if they are too many to have weights.
+        The smallest is 1. inputs: as they were named, also if they are too many to have weights.
         """
-        names = [text.name for text in self.texts] if inputs is None else inputs
-        if weights is not None and (self.texts or inputs is not None):
+        texts, names = self.texts, [text.name for text in self.texts] if inputs is None else inputs
+        if weights is not None and (texts or inputs is not None):
             require_weights(weights, names, "inputs" if self.source is None else "runs")
         mixture = mixture and mixture.named(names)
-        if (weights is not None or mixture is not None) and not self.texts:
+        if (weights is not None or mixture is not None) and not texts:
             raise UsageError(
                 f"--weight: the counts of more than {MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
                 f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
                 "--overwrite"
             )
-        texts = weigh(self.texts, list(map(Fraction, weights or ())), mixture, [text.name for text in self.texts])
-        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None)
-        if self.source is None and texts and not new.chunks_of_terms():
+        sizes = [text.bytes for text in texts if text.bytes is not None]
+        if mixture and len(sizes) == len(texts):  # else all weights are 1
+            weights = mixture.weights(dict(zip(names, sizes, strict=True)))
+        try:
+            scaled = relative([*map(Fraction, weights or ())] or [Fraction(1)] * len(texts))
+        except ValueError as error:
+            raise UsageError(f"--weight: expected {error}") from None
+        texts = tuple(replace(text, weight=by.as_integer_ratio()) for text, by in zip(texts, scaled, strict=True))
+        source = self.source and replace(self.source, description=described(names, texts))
+        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None, source=source)
+        if source is None and texts and not new.chunks_of_terms():
             raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
         return new
 
@@ -151,14 +159,9 @@ class Manifest:
         if self.source is not None:
             source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
-        if self.weighted:
-            of_terms = self.chunks_of_terms()
-            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in of_terms))
-        return self.chunks_fingerprint(range(len(self.plan.chunks)))
-
-    def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
-        """Return what the sum of some chunks' counters depends on."""
-        return fingerprint(sorted(self.chunk_keys[index] for index in chunks))
+        keys = ((sorted(self.chunk_keys[index] for index in chunks), by) for chunks, by in self.chunks_of_terms())
+        of_terms = sorted([fingerprint(of_chunks), *by] for of_chunks, by in keys)
+        return fingerprint(of_terms) if self.weighted else str(of_terms[0][0])
 
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
@@ -166,6 +169,10 @@ class Manifest:
         learning = {name: value for name, value in self.merging.items() if name != "special_ids"}  # moves ids alone
         stage = [self.first_stage.key] if self.first_stage else []
         return fingerprint(self.counter_fingerprint, without_defaults(learning), *stage)
+
+    def unlearned(self) -> "Manifest":
+        """Return the manifest without what was learned from the counts."""
+        return replace(self, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
 
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
@@ -326,7 +333,7 @@ def require(location: Location) -> Run:
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
     run.directory.remove([*RESULTS, *run.manifest.tokenizers, *unedited(run, run.manifest.written)])
-    return run.changed(merging=None, vocab_size=None, tokenizers=(), written={}, special={})
+    return replace(run, manifest=run.manifest.unlearned())
 
 
 def unedited(run: Run, names: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ run: how its merges are learned, reported and described.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ from bpe_pipeline.base.errors import UsageError, unfit
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.commands.combine import (
     Combination,
+    combined,
     making_of,
     require_addable,
     require_comparable,
@@ -38,7 +39,7 @@ from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.options import READING_OPTIONS, CountOptions
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.run.texts import Source, described, weigh
+from bpe_pipeline.run.texts import Source, described
 from bpe_pipeline.storage import Location, absolute, parse_location, same_location
 from bpe_pipeline.tokenizer.export import Trained
 
@@ -87,8 +88,9 @@ def run_parity(
     _require_measure(languages, dev, settings.get("ratio"), mixture)
     require_addable(runs, listener)
     names = [name for name, _ in languages]
-    mixed = weigh([text_of_run(run, executor) for run in runs], (), mixture, names)
-    weights = [one.weight for one in mixed]
+    texts, first = [text_of_run(run, executor) for run in runs], runs[0].manifest
+    mixed = combined(first.counting, first.cutting, texts).weighed(None, mixture, names)
+    weights = [text.weight for text in mixed.texts]
     parity = Parity(tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), **settings)
     for run in of_dev:
         require_comparable(runs[0], run)
@@ -99,11 +101,9 @@ def run_parity(
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
-    described_as = f"{described([str(run.directory) for run in runs], mixed)}, merged by parity"
+    described_as = f"{described([str(run.directory) for run in runs], mixed.texts)}, merged by parity"
     source = Source(Languages.KIND, parity.digest(), described_as, chosen_by=plain(Languages(parity)))
-    counting, cutting = runs[0].manifest.counting, runs[0].manifest.cutting
-    combination = Combination(runs, counting, cutting, source, mixed, mixture and mixture.named(names))
-    summary = write_combination(combination, making, executor, listener)
+    summary = write_combination(Combination(runs, replace(mixed, source=source)), making, executor, listener)
     merged = run_merge(summary.directory, _merging_of(given), executor, listener)
     _warn_of_silent_languages(names, merged[1], listener)
     return merged
