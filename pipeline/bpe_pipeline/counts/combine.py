@@ -17,7 +17,7 @@ from bpe_pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combi
 from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term, counters_of, look_at, partitions_for
 from bpe_pipeline.executors import Need
 from bpe_pipeline.run.directory import COUNTS
-from bpe_pipeline.run.manifest import POSSIBLE_SHARES, Run
+from bpe_pipeline.run.manifest import MOST_SHARES, Run
 from bpe_pipeline.run.memory import WRITE_BYTES
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.runner import Runner, Stage
@@ -35,14 +35,14 @@ def combine_counters(runner: Runner, run: Run, total: Sum, instead: Location | N
     shares = sum(path.stat().st_size for path, _ in counters if isinstance(path, Path)) // SHARE_BYTES
     task, before = combining.task, _shares_there(run)  # the cluster may have had other nodes then
     if len(runner.nodes) > 1:
-        grant = runner.reserve(POSSIBLE_SHARES[-1], wanted=COMBINE_BYTES + WRITE_BYTES)
+        grant = runner.reserve(MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES)
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
         combining = _Combining(task, grant, None)
         shares = min(_SHARES_A_CORE * sum(node.cores for node in runner.nodes), len(counters))
     elif (shares < 2 or instead is not None) and not before:
         [facts] = runner.run(Stage(COMBINING, "counters", combine, [task], [len(counters)], need=combining.need))
         return facts
-    shares = max(before, default=1 << (min(shares, POSSIBLE_SHARES[-1]) - 1).bit_length())
+    shares = max(before, default=1 << (min(shares, MOST_SHARES) - 1).bit_length())
     runner.run(combining.of_shares(run, shares))
     whole = replace(task, terms=[Term(_share_counters(run, shares))])
     [facts] = runner.run(Stage(COMBINING, "counters", join, [whole], [len(counters)]))
@@ -57,7 +57,7 @@ def combine_part(runner: Runner, run: Run, total: Sum) -> PartDone:
     facts = [one for one in look_at(counters_of(total.terms), runner.executor) if one is not None]
     rows, pre_token_bytes = sum(one.rows for one in facts), sum(one.pre_token_bytes for one in facts)
     partitions = partitions_for(rows, pre_token_bytes)
-    shares = min(max(partitions // 2, 1), POSSIBLE_SHARES[-1])  # at most the partitions of the sum
+    shares = min(max(partitions // 2, 1), MOST_SHARES)  # at most the partitions of the sum
     own = [index for index in range(shares) if runner.part.has(index)]
     if run.counter_path.exists():
         runner.skip(COMBINING)
@@ -119,5 +119,4 @@ def _share_counters(run: Run, shares: int) -> list[tuple[Location, str]]:
 
 def _shares_there(run: Run) -> set[int]:
     """Return of how many shares those are that are in the directory."""
-    there = {*names_in(run.directory / COUNTS)}
-    return {shares for shares in POSSIBLE_SHARES if not there.isdisjoint(run.manifest.names_of_shares(shares))}
+    return {*run.manifest.shares_in(names_in(run.directory / COUNTS)).values()}

@@ -25,7 +25,7 @@ from bpe_pipeline.pattern.compiler import line_tables
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import COUNTS
 from bpe_pipeline.run.ids import ending_bytes
-from bpe_pipeline.run.manifest import KEPT, Run
+from bpe_pipeline.run.manifest import KEPT, Run, owned_counts
 from bpe_pipeline.run.memory import WRITE_BYTES
 from bpe_pipeline.run.open_run import rules_of, special_bytes
 from bpe_pipeline.run.options import CountOptions
@@ -110,7 +110,7 @@ def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: C
 def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     statistics, _ = _counted(runner, run, pattern, range(len(run.manifest.plan.chunks)))
-    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    run.directory.remove_partial(owned_counts(run), endings=(KEPT,))
     return statistics
 
 

@@ -33,7 +33,7 @@ _REMEDIES = {  # where no run is, by the manifest of what is there
     "made-from.json": "name the run whose counts it was made from",
 }
 _CUTTING = {"expression": "the regular expression", "by": "what splits", "unicode": "the Unicode version"}
-POSSIBLE_SHARES = tuple(1 << power for power in range(9))  # into which a cluster may divide the hashes
+MOST_SHARES = 256  # into which a cluster may divide the hashes
 COMBINED = "combined"  # the kind of a source: of runs, and of counts of other programs
 KEPT = ".kept"  # the ending of parts of a counter until it is complete
 
@@ -167,15 +167,10 @@ class Manifest:
         stage = [self.first_stage.key] if self.first_stage else []
         return fingerprint(self.counter_fingerprint, without_defaults(learning), *stage)
 
-    def owned_counts(self) -> Iterator[str]:
-        """List the names of the files of counting: the counters and the log."""
-        yield from (f"{COUNTS}/{name}" for name in (*self.chunk_names, *self.share_names()))
-        yield from ("counter.parquet", LOG)
-
-    def share_names(self) -> Iterator[str]:
-        """List the names of all files that shares of the combined counter may have."""
-        for shares in POSSIBLE_SHARES:
-            yield from self.names_of_shares(shares)
+    def shares_in(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the shares of the combined counter that these names are of, or hold: each name, and of how many."""
+        share = re.compile(rf"share-\d{{3}}-of-(\d{{3}})-{self.counter_fingerprint[:KEY_DIGITS]}\.parquet")
+        return {found[0]: int(found[1]) for found in map(share.search, names) if found}
 
     def names_of_shares(self, shares: int) -> list[str]:
         """Return the names of that many shares of the combined counter, with the first digits of its key."""
@@ -331,6 +326,13 @@ def remove_results(run: Run) -> Run:
     )
 
 
+def owned_counts(run: Run) -> Iterator[str]:
+    """List the names of the files of counting: the counters, with the shares that are there, and the log."""
+    shares = run.manifest.shares_in(run.directory.names_in(run.directory / COUNTS))
+    yield from (f"{COUNTS}/{name}" for name in (*run.manifest.chunk_names, *shares))
+    yield from ("counter.parquet", LOG)
+
+
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
     """Return the names of files of tokenizers that are as they were written: a person may edit a model card."""
     return [name for name in names if sha256_of(run.directory / name) == run.manifest.written.get(name, "")]
@@ -338,14 +340,14 @@ def unedited(run: Run, names: Iterable[str]) -> list[str]:
 
 def remove_partial(run: Run) -> None:
     """Delete half-written files of killed processes."""
-    names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest]
+    names = [*owned_counts(run), *RESULTS, *run.manifest.tokenizers, RUN.manifest]
     run.directory.remove_partial(names)
 
 
 def clear_counts(run: Run) -> None:
     """Delete a run's counters and log, but not its results."""
-    run.directory.remove(run.manifest.owned_counts())
-    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    run.directory.remove(owned_counts(run))
+    run.directory.remove_partial(owned_counts(run), endings=(KEPT,))
 
 
 def store_merging(run: Run, options: TrainOptions) -> Run:
