@@ -23,6 +23,8 @@ from browser import chromium
 from command import run, succeeded
 from hypothesis import settings
 
+from bpe_pipeline import __main__
+
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
 
 pytest_plugins = ["cpu_time"]
@@ -101,8 +103,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave the thousands of tests out of every later collection of garbage, a tenth of the time of a small one."""
+    """Collect garbage as seldom as the command does, and leave the thousands of tests out of it."""
     gc.freeze()
+    gc.set_threshold(__main__._GARBAGE_AFTER)
 
 
 @pytest.fixture(scope="module")
