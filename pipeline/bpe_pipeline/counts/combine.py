@@ -17,11 +17,11 @@ from bpe_pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combi
 from bpe_pipeline.counts.counter_file import CounterFacts, Sum, Term, counters_of, look_at, partitions_for
 from bpe_pipeline.executors import Need
 from bpe_pipeline.run.directory import COUNTS
-from bpe_pipeline.run.manifest import MOST_SHARES, Run
+from bpe_pipeline.run.manifest import MOST_SHARES, Run, shares_there
 from bpe_pipeline.run.memory import WRITE_BYTES
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.run.runner import Runner, Stage
-from bpe_pipeline.storage import Location, existing, names_in, remove
+from bpe_pipeline.storage import Location, existing, remove
 
 COMBINING = "combining"
 _SHARES_A_CORE = 2  # so that all cores finish together
@@ -33,7 +33,7 @@ def combine_counters(runner: Runner, run: Run, total: Sum, instead: Location | N
     combining = _combining(runner, run, total, instead or run.counter_path)
     counters = counters_of(total.terms)
     shares = sum(path.stat().st_size for path, _ in counters if isinstance(path, Path)) // SHARE_BYTES
-    task, before = combining.task, _shares_there(run)  # the cluster may have had other nodes then
+    task, before = combining.task, {*shares_there(run).values()}  # the cluster may have had other nodes then
     if len(runner.nodes) > 1:
         grant = runner.reserve(MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES)
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
@@ -115,8 +115,3 @@ def _share_counters(run: Run, shares: int) -> list[tuple[Location, str]]:
     names, key = run.manifest.names_of_shares(shares), run.manifest.counter_fingerprint
     home = run.directory / COUNTS
     return [(home / name, f"{key}, share {index} of {shares}") for index, name in enumerate(names)]
-
-
-def _shares_there(run: Run) -> set[int]:
-    """Return of how many shares those are that are in the directory."""
-    return {*run.manifest.shares_in(names_in(run.directory / COUNTS)).values()}

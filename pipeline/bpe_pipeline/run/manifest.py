@@ -167,11 +167,6 @@ class Manifest:
         stage = [self.first_stage.key] if self.first_stage else []
         return fingerprint(self.counter_fingerprint, without_defaults(learning), *stage)
 
-    def shares_in(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the shares of the combined counter that these names are of, or hold: each name, and of how many."""
-        share = re.compile(rf"share-\d{{3}}-of-(\d{{3}})-{self.counter_fingerprint[:KEY_DIGITS]}\.parquet")
-        return {found[0]: int(found[1]) for found in map(share.search, names) if found}
-
     def names_of_shares(self, shares: int) -> list[str]:
         """Return the names of that many shares of the combined counter, with the first digits of its key."""
         key = self.counter_fingerprint[:KEY_DIGITS]
@@ -326,10 +321,16 @@ def remove_results(run: Run) -> Run:
     )
 
 
+def shares_there(run: Run) -> dict[str, int]:
+    """Return the names of the files that hold shares of the combined counter, half-written too, and of how many."""
+    share = re.compile(rf"share-\d+-of-(\d+)-{run.manifest.counter_fingerprint[:KEY_DIGITS]}\.parquet")
+    found = map(share.search, run.directory.names_in(run.directory / COUNTS))
+    return {one[0]: int(one[1]) for one in found if one}
+
+
 def owned_counts(run: Run) -> Iterator[str]:
     """List the names of the files of counting: the counters, with the shares that are there, and the log."""
-    shares = run.manifest.shares_in(run.directory.names_in(run.directory / COUNTS))
-    yield from (f"{COUNTS}/{name}" for name in (*run.manifest.chunk_names, *shares))
+    yield from (f"{COUNTS}/{name}" for name in (*run.manifest.chunk_names, *shares_there(run)))
     yield from ("counter.parquet", LOG)
 
 

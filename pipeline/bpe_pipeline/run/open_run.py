@@ -128,8 +128,7 @@ def _saved(run: Run, stored: Run, options: CountOptions, *, grown: bool) -> Run:
         run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
     if run != stored and not options.dry_run:
         if other:
-            shares = stored.manifest.shares_in(run.directory.names_in(run.directory / COUNTS))
-            run.directory.remove(f"{COUNTS}/{name}" for name in shares)
+            run.directory.remove(f"{COUNTS}/{name}" for name in manifest.shares_there(stored))
         manifest.save(run)
     return run
 
