@@ -160,7 +160,7 @@ TEXT = (
     ),
     Number(
         "integrity",
-        "whole characters",
+        "complete characters",
         "The share of tokens that are complete UTF-8 characters.",
         _rest("broken", "tokens"),
         1,
@@ -169,7 +169,7 @@ TEXT = (
     ),
     Number(
         "round_trip",
-        "lines that come back",
+        "lossless lines",
         "The share of lines, not blank, that decoding returns as they were, or in NFC.",
         _rest("changed_lines", "lines"),
         1,
