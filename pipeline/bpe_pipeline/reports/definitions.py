@@ -157,7 +157,7 @@ TEXT = (
     ),
     Number(
         "integrity",
-        "whole characters",
+        "complete characters",
         "The share of tokens that are complete UTF-8 characters.",
         lambda record: _rest(record.broken, record.sums["tokens"]),
         1,
@@ -166,7 +166,7 @@ TEXT = (
     ),
     Number(
         "round_trip",
-        "lines that come back",
+        "lossless lines",
         "The share of lines, not blank, that decoding returns as they were, or in NFC.",
         lambda record: _rest(record.sums["changed_lines"], record.sums["lines"]),
         1,

@@ -118,7 +118,7 @@ class CorpusOptions(WorkOptions):
         "files, directories, globs and URIs; None: the sample corpus",
         None, stage="run")
     files_from: Location | None = _input("run", None, parse_location,
-        "read more INPUTs from this file, one a line or NUL-separated; - is standard input", "FILE", advanced=True,
+        "read more INPUTs from this file, one per line or NUL-separated; - is standard input", "FILE", advanced=True,
         command_only=True)
     exclude: tuple[str, ...] | None = _input("run", None, read.parse_globs,
         "skip files and directories of INPUT with this name or path; repeatable", "GLOB")
@@ -166,8 +166,8 @@ class MixtureOptions(Values):
     """Weights of inputs or runs that follow from their counted bytes."""
 
     temperature: str | None = _input("mixture", None, parse_temperature,
-        "even out INPUTs or RUNs: shares are proportional to counted bytes to the power of 1/T; 1: as counted, inf: "
-        "equal", "T", keyword=int | float | str | None, advanced=True)
+        "give INPUTs or RUNs shares in proportion to counted bytes to the power of 1/T; 1: as counted, inf: equal",
+        "T", keyword=int | float | str | None, advanced=True)
     shares: tuple[str, ...] | None = _input("mixture", None, parse_shares,
         "share of the text of the INPUT or RUN of this name, such as sw=10%; others divide the rest; repeatable",
         "NAME=SHARE", flag="--share", keyword=Mapping[str, float | str] | None, advanced=True)
@@ -323,7 +323,7 @@ class RowOptions(Values):
         "hold out this share of documents or rows for validation, by a hash of their content", "SHARE")
     seed: int = as_in(TextOptions, "seed", group="Order and split", advanced=False)
     shard_format: str = _shards("encode", "npy", read.parse_shard_format,
-        "npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron or mds",
+        "npy, bin (raw ids), parquet (one row per document), arrow (as save_to_disk), megatron or mds",
         "NAME", examples=read.shard_formats)
     shard_size: int = _shards("encode", 100_000_000, parse_whole_number(1, (1 << 31) - 1),
         "most tokens in a shard", "N")

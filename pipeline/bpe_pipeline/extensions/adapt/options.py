@@ -21,7 +21,7 @@ def parse_protected(value: object) -> Any:
     if isinstance(value, str | PathLike | Remote):
         return parse_location(value)
     if isinstance(value, bytes) or not isinstance(value, Sequence) or not {*map(type, value)} <= {str, bytes}:
-        raise ValueError("a list of tokens, or a file with one a line")
+        raise ValueError("a list of tokens, or a file with one per line")
     return value
 
 
@@ -56,7 +56,7 @@ class PruneOptions(OutputOptions):
     keep: int | None = flag(None, parse_whole_number(1, MAX_IDS), "how many tokens stay, special tokens included", "N")
     min_count: int | None = flag(None, parse_whole_number(1, MAX_IDS),
         "instead of --keep: remove tokens that are used less often", "N")
-    protect: Location | None = flag((), parse_protected, "tokens that stay, one a line, as in vocab.json", "FILE",
+    protect: Location | None = flag((), parse_protected, "tokens that stay, one per line, as in vocab.json", "FILE",
         keyword=AnyPath | Sequence[str | bytes])
     keep_ids: bool = flag(False, read.parse_flag, "leave gaps where tokens were, so that no id moves")
 # fmt: on
