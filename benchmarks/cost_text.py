@@ -61,28 +61,29 @@ def _rate(line: cost.Line, unit: float) -> str:
 def plan_section(
     models: Sequence[cost.Model], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int
 ) -> list[str]:
-    """Return a row for each source and size: time by stage, memory, the bottleneck."""
-    head = (
-        "text like | corpus: | counting: | combining: | joining: | merging: | unique pre-tokens: "
-        "| counter, chunk counters: | memory of merging: all pre-tokens, `--min-pre-token-count 2`: | bottleneck"
-    )
-    rows = []
+    """Return a column for each source and size: time by stage, memory, the bottleneck."""
+    columns = []
     for model in models:
         for size in sizes:
             planned = cost.plan(model, cluster, size, chunk_bytes)
-            stages = " | ".join(f"{time_text(stage.seconds)} ({stage.bottleneck})" for stage in planned.stages)
-            rows.append(
-                f"| {model.source} | {size_text(size)} | {stages} | {planned.pre_tokens:.2g} "
-                f"| {size_text(planned.counter_bytes)}, {size_text(planned.chunk_counter_bytes)} "
-                f"| {size_text(planned.merging_bytes)}, {size_text(planned.merging_repeated_bytes)} "
-                f"| {planned.bottleneck} |"
+            stages = [f"{time_text(stage.seconds)} ({stage.bottleneck})" for stage in planned.stages]
+            files = [planned.counter_bytes, planned.chunk_counter_bytes]
+            memory = [planned.merging_bytes, planned.merging_repeated_bytes]
+            named = f"{model.source}, {size_text(size)}"
+            columns.append(
+                [named, *stages, f"{planned.pre_tokens:.2g}", *map(size_text, files + memory), planned.bottleneck]
             )
+    names = ["counting", "combining", "joining", "merging", "unique pre-tokens", "counter", "chunk counters"]
+    names += ["memory of merging", "with `--min-pre-token-count 2`", "bottleneck"]
+    head, *rows = zip(["", *names], *columns, strict=True)
     note = (
         f"{cluster.nodes} nodes with {cluster.cores} cores, {size_text(cluster.memory_bytes)} of memory and "
         f"{size_text(cluster.network_bytes_s)} a second to the storage, {1000 * cluster.request_s:g} ms a request; "
         f"chunks of {size_text(chunk_bytes)}."
     )
-    return table(f"Predicted for {cluster.nodes} nodes", head, rows, note)
+    return table(
+        f"Predicted for {cluster.nodes} nodes", " | ".join(head), [f"| {' | '.join(row)} |" for row in rows], note
+    )
 
 
 def text(records: Sequence[Record], cluster: cost.Cluster, sizes: Sequence[int], chunk_bytes: int) -> str:

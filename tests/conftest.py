@@ -23,6 +23,8 @@ from browser import chromium
 from command import run, succeeded
 from hypothesis import settings
 
+from bpe_pipeline import __main__
+
 sys.path.append(str(Path(__file__).parents[1]))  # for `benchmarks`; at the end: the installed package goes first
 
 pytest_plugins = ["cpu_time"]
@@ -69,10 +71,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def _with_fewer_examples(test: Any) -> None:
-    """Leave a sixth of a property test's examples, but not fewer than 20 of more."""
+    """Leave a tenth of a property test's examples, but not fewer than 20 of more."""
     chosen = getattr(test, "_hypothesis_internal_use_settings", None)
     if chosen is not None and chosen.max_examples > 20:
-        fewer = settings(chosen, max_examples=max(20, chosen.max_examples // 6))
+        fewer = settings(chosen, max_examples=max(20, chosen.max_examples // 10))
         getattr(test, "__func__", test)._hypothesis_internal_use_settings = fewer
 
 
@@ -101,8 +103,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave the thousands of tests out of every later collection of garbage, a tenth of the time of a small one."""
+    """Collect garbage as seldom as the command does, and leave the thousands of tests out of it."""
     gc.freeze()
+    gc.set_threshold(__main__._GARBAGE_AFTER)
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from bpe_pipeline.commands import train_iterator
 from bpe_pipeline.corpus import items
 from bpe_pipeline.corpus.documents import DocumentJudge
 from bpe_pipeline.corpus.items import blocks
-from bpe_pipeline.counts import count_documents, elsewhere
+from bpe_pipeline.counts import combine, count_documents
 from bpe_pipeline.pattern import by_regex
 from bpe_pipeline.pattern.compiler import compile_pattern
 
@@ -132,9 +132,9 @@ def test_little_memory_changes_nothing(from_files: bytes, tmp_path: Path, monkey
     monkeypatch.setattr(count_documents, "_LEAST_COUNTER_BYTES", 1)
     monkeypatch.setattr(count_documents, "_MEMORY_SHARE", 1 << 50)
     monkeypatch.setattr(items, "_BLOCK_ROWS", 20)
-    monkeypatch.setattr(elsewhere, "combine_counters", Mock(side_effect=elsewhere.combine_counters))
+    monkeypatch.setattr(combine, "combine_counters", Mock(side_effect=combine.combine_counters))
     bpe_pipeline.train_from_iterator(DOCUMENTS, output=tmp_path / "run", vocab_size=500, workers=2)
-    assert len(elsewhere.combine_counters.call_args_list[0].args[2].terms[0].counters) >= 10
+    assert len(combine.combine_counters.call_args_list[0].args[2].terms[0].counters) >= 10
     assert model(tmp_path / "run") == from_files
     assert list((tmp_path / "run").glob(".*.part")) == []
 

@@ -1,21 +1,15 @@
 """Arrow, files and streams: every type of a column of texts reads the same documents, whatever the chunks are."""
 
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from chunk_tasks import count, counted_within
+from column_files import KINDS, NOT_TEXT, PAGES, TEXTS, column_of, read
 
 from bpe_pipeline.base.errors import InputError, TrainingError
-from bpe_pipeline.corpus.chunks import Cutting
-from bpe_pipeline.corpus.cut_files import plan_chunks
-from bpe_pipeline.corpus.files import FileSpan
-from bpe_pipeline.corpus.listing import describe
-from bpe_pipeline.corpus.readers import read_span
 
-TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i % 40}" for i in range(500))]
 WRITERS = {"stream": pa.ipc.new_stream, "file": pa.ipc.new_file}
 
 
@@ -25,47 +19,11 @@ def write(path: Path, table: pa.Table, writer: str = "stream", rows: int = 50, *
     return path
 
 
-def read(path: Path, text_field: str = "text", chunk_bytes: int = 1 << 40):
-    """The texts, null as empty, the positions of nulls, and the number of spans; checks progress and positions."""
-    file = describe(str(path))
-    assert file.format == "arrow"
-    texts, nulls, spans = [], [], []
-    for chunk in plan_chunks([file], Cutting(text_field=text_field), chunk_bytes=chunk_bytes):
-        for span in chunk.spans:
-            reported: list[int] = []
-            for part in read_span(FileSpan(file, span.start, span.stop), text_field, reported.append):
-                data = bytes(part.data)
-                rows = [data[start:stop] for start, stop in pairwise(part.starts.tolist())]
-                assert [part.position(row) for row in range(part.rows)] == list(
-                    range(len(texts), len(texts) + len(rows))
-                )
-                texts += rows
-                nulls += [position for skipped in part.skipped for position in skipped.positions]
-            assert sum(reported) == span.bytes
-            spans.append(span)
-    return texts, nulls, len(spans)
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.string(),
-        pa.large_string(),
-        pa.binary(),
-        pa.large_binary(),
-        pa.string_view(),
-        pa.binary_view(),
-        pa.dictionary(pa.int32(), pa.string()),
-        pa.dictionary(pa.int8(), pa.large_string()),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_every_column_type_reads_the_same_texts_in_any_chunks(tmp_path: Path, kind, writer, compression) -> None:
-    column = pa.array(TEXTS)
-    column = column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
-    table = pa.table({"id": range(len(TEXTS)), "text": column, "other": ["é"] * len(TEXTS)})
+    table = pa.table({"id": range(len(TEXTS)), "text": column_of(kind), "other": ["é"] * len(TEXTS)})
     path = write(tmp_path / "a.arrow", table, writer, compression=compression)
     found = [read(path, chunk_bytes=chunk_bytes) for chunk_bytes in (1, 3000, 1 << 40)]
     assert [texts for texts, _, _ in found] == [[(text or "").encode() for text in TEXTS]] * 3
@@ -74,8 +32,7 @@ def test_every_column_type_reads_the_same_texts_in_any_chunks(tmp_path: Path, ki
 
 
 def test_nested_fields_sliced_columns_and_invalid_text_are_read(tmp_path: Path) -> None:
-    page = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body": {"text": None, "x": 2}}])
-    assert read(write(tmp_path / "a", pa.table({"page": page})), "page.body.text")[:2] == (
+    assert read(write(tmp_path / "a", pa.table({"page": PAGES})), "page.body.text")[:2] == (
         [b"one", b"", b"", b""],
         [1, 2, 3],
     )
@@ -98,15 +55,7 @@ def test_dictionaries_that_change_are_read_in_one_chunk(tmp_path: Path) -> None:
     assert read(tmp_path / "a", chunk_bytes=1) == ([b"a", b"b", b"c", b"a"], [], 1)
 
 
-@pytest.mark.parametrize(
-    ("columns_of", "text_field", "reason"),
-    [
-        ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
-        ({"text": [1]}, "text", "is int64, not text.*--text-field"),
-        ({"text": [["a"]]}, "text", "not text.*--text-field"),
-        ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
-    ],
-)
+@pytest.mark.parametrize(("columns_of", "text_field", "reason"), NOT_TEXT)
 def test_column_that_is_not_text_is_an_error(tmp_path: Path, columns_of: dict, text_field: str, reason: str) -> None:
     path = write(tmp_path / "a.arrow", pa.table(columns_of))
     with pytest.raises(InputError, match=rf"a\.arrow.*{reason}"):

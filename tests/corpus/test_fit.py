@@ -37,7 +37,8 @@ def test_long_pre_tokens_and_unmatched_text_are_told_with_numbers(pattern):
         *((r"\p{N}+", TEXT[:4000]), (r"(?:a|aa)+(?<!a)b|z", "a" * 100)),  # a small sample, one that takes too long
     ],
 )
-def test_patterns_that_fit_are_not_told(pattern, text):
+def test_patterns_that_fit_are_not_told(pattern, text, monkeypatch):
+    monkeypatch.setattr("bpe_pipeline.corpus.fit_worker._TIMEOUT_S", 0.2)
     assert misfit(compile_pattern(pattern), [text]) == []
 
 

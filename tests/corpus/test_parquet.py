@@ -2,7 +2,6 @@
 
 import base64
 import random
-from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as encryption
 import pytest
+from column_files import KINDS, NOT_TEXT, PAGES, TEXTS, column_of, read
 from command import refused, run
 
 from bpe_pipeline.base.errors import InputError
@@ -20,49 +20,13 @@ from bpe_pipeline.corpus.files import FileSpan
 from bpe_pipeline.corpus.listing import describe
 from bpe_pipeline.corpus.readers import read_span
 
-TEXTS = ["one", None, "", "zwei é日本", "x" * 3000, None, *(f"text number {i % 40}" for i in range(500))]
 
-
-def read(path: Path, text_field: str = "text"):
-    """The texts, null as empty, the positions of nulls; checks the bytes reported as progress."""
-    file = describe(str(path))
-    texts, nulls, reported = [], [], []
-    [chunk] = plan_chunks([file], Cutting(text_field=text_field), chunk_bytes=1 << 40)
-    [span] = chunk.spans
-    for part in read_span(FileSpan(file, span.start, span.stop), text_field, reported.append):
-        offsets = part.starts.tolist()
-        data = bytes(part.data)
-        rows = [data[start:stop] for start, stop in pairwise(offsets)]
-        assert len(rows) == part.rows
-        assert [part.position(row) for row in range(part.rows)] == list(range(len(texts), len(texts) + part.rows))
-        texts += rows
-        nulls += [position for skipped in part.skipped for position in skipped.positions]
-        assert {skipped.kind for skipped in part.skipped} <= {"records_without_field"}
-    assert sum(reported) == span.bytes
-    return texts, nulls
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.string(),
-        pa.large_string(),
-        pa.binary(),
-        pa.large_binary(),
-        pa.string_view(),
-        pa.binary_view(),
-        pa.dictionary(pa.int32(), pa.string()),
-        pa.dictionary(pa.int8(), pa.large_string()),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("use_dictionary", [True, False])
 def test_every_column_type_reads_the_same_texts(tmp_path: Path, kind: pa.DataType, use_dictionary: bool) -> None:
-    column = pa.array(TEXTS)
-    column = column.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else column.cast(kind)
-    table = pa.table({"id": list(range(len(TEXTS))), "text": column})
+    table = pa.table({"id": list(range(len(TEXTS))), "text": column_of(kind)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=97, use_dictionary=use_dictionary)
-    assert read(tmp_path / "a.parquet") == ([(text or "").encode() for text in TEXTS], [1, 5])
+    assert read(tmp_path / "a.parquet") == ([(text or "").encode() for text in TEXTS], [1, 5], 1)
 
 
 def test_file_written_by_duckdb_is_read(tmp_path: Path) -> None:
@@ -72,14 +36,13 @@ def test_file_written_by_duckdb_is_read(tmp_path: Path) -> None:
 
 
 ONE, NESTED, OTHER = pa.array(["one"]), pa.array([{"body": "three"}]), pa.array([{"title": "t"}])
-PAGE = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body": {"text": None, "x": 2}}])
 
 
 @pytest.mark.parametrize(
     ("columns_of", "text_field", "texts", "nulls"),
     [
         ({"text": pa.array([b"abc", None, b"def"], pa.binary(3))}, "text", [b"abc", b"", b"def"], [1]),
-        ({"page": PAGE}, "page.body.text", [b"one", b"", b"", b""], [1, 2, 3]),
+        ({"page": PAGES}, "page.body.text", [b"one", b"", b"", b""], [1, 2, 3]),
         ({"page.body": ONE}, "page.body", [b"one"], []),  # a dot in its name
         ({"page": OTHER, "page.body": ONE}, "page.body", [b"one"], []),
         ({"page": NESTED}, "page.body", [b"three"], []),
@@ -87,7 +50,7 @@ PAGE = pa.array([{"body": {"text": "one", "x": 1}}, None, {"body": None}, {"body
 )
 def test_fixed_size_bytes_and_nested_fields(tmp_path: Path, columns_of, text_field, texts, nulls) -> None:
     pq.write_table(pa.table(columns_of), tmp_path / "a.parquet")
-    assert read(tmp_path / "a.parquet", text_field) == (texts, nulls)
+    assert read(tmp_path / "a.parquet", text_field) == (texts, nulls, 1)
 
 
 def test_row_groups_are_divided_among_chunks(tmp_path: Path) -> None:
@@ -116,10 +79,7 @@ def test_a_dictionary_stays_small_until_it_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns_of", "text_field", "reason"),
     [
-        ({"content": ["a"]}, "text", "no column 'text': it has content.*--text-field"),
-        ({"text": [1]}, "text", "is int64, not text.*--text-field"),
-        ({"text": [["a"]]}, "text", "not text.*--text-field"),
-        ({"text": ["a"]}, "text.body", "no column 'text.body'.*--text-field"),
+        *NOT_TEXT,
         ({"a": [{"b": "c"}]}, "a", "is struct<b: string>, not text.*--text-field"),
         ({"page": NESTED, "page.body": ONE}, "page.body", r"has more than one column 'page\.body'"),
     ],
@@ -174,4 +134,4 @@ def test_an_encrypted_column_is_one_line_and_no_abort(tmp_path: Path, command: t
 
 def test_an_encrypted_column_that_is_not_read_hides_nothing(tmp_path: Path) -> None:
     write_encrypted(tmp_path / "a.parquet", "id", plaintext_footer=True)
-    assert read(tmp_path / "a.parquet") == ([b"a b", b"c"], [])
+    assert read(tmp_path / "a.parquet") == ([b"a b", b"c"], [], 1)

@@ -1,19 +1,21 @@
 """The documentation: shown outputs are real, nothing is missing, the site is complete, readable and offline."""
 
 import contextlib
+import functools
+import http.server
 import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pages
 import pytest
-from amount import FULL
 from ray_cluster import cluster_of
 from reference import GPT2_BYTES, train_reference
 
@@ -241,16 +243,19 @@ def test_the_site_is_complete_and_needs_no_network(site: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "light"), (390, "dark")])
 def test_pages_fit_the_window_and_ask_no_other_host(site: Path, browser: Any, width: int, scheme: str) -> None:
-    """No page is wider than a laptop or a telephone, nor a code block than a laptop; nothing is from a network."""
+    """No page or table is wider than a laptop or a phone, nor a code block than a laptop; nothing is from a network."""
     wide = "pre => pre.scrollWidth > pre.clientWidth + 1 || pre.parentElement.scrollWidth > pre.clientWidth + 1"
     code = f"[...document.querySelectorAll('pre')].filter({wide}).map(pre => pre.textContent)"
+    wide = "box => box.scrollWidth > box.clientWidth && box.innerText"
+    tables = f"[...document.querySelectorAll('.md-typeset__scrollwrap')].map({wide}).filter(Boolean)"
     page = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    for path in sorted(site.rglob("*.html"))[:: 1 if FULL or width == 1280 else 4]:
+    for path in sorted(site.rglob("*.html"))[:: 4 if scheme == "dark" else 1]:
         page.goto(path.as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
         assert width < 1280 or page.evaluate(code) == [], path
+        assert page.evaluate(tables) == [], path
     page.close()
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)
 
@@ -265,24 +270,50 @@ def test_agents_find_the_markdown_of_each_page_in_one_list(site: Path) -> None:
         assert "<!--" not in twin
 
 
+class Silent(http.server.SimpleHTTPRequestHandler):
+    """Serve files without a log."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+ANSWERS = {
+    "eos": "how-to/special-tokens.html",
+    "GGUF": "how-to/llama-cpp.html",
+    "ollama": "how-to/llama-cpp.html",
+    "docker": "install.html",
+    "gpu": "install.html",
+    "license": "install.html",
+    "vllm": "how-to/exporting.html",
+    "huggingface": "how-to/coming-from.html",
+    "jsonl": "how-to/formats.html",
+    "deterministic": "explanation/how-it-works.html",
+    "memory limit": "explanation/costs.html",
+    "pad vocabulary": "how-to/special-tokens.html",
+}
+
+
 @pytest.mark.slow
 def test_the_index_of_search_has_the_answers(site: Path) -> None:
-    index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
-    for query, answer in (
-        ("eos", "how-to/special-tokens.html"),
-        ("GGUF", "how-to/llama-cpp.html"),
-        ("Windows", "install.html#what-was-tested-where"),
-        ("ollama", "how-to/llama-cpp.html"),
-        ("docker", "install.html"),
-        ("gpu", "install.html"),
-        ("license", "install.html"),
-        ("vllm", "how-to/exporting.html"),
-        ("huggingface", "how-to/coming-from.html"),
-        ("jsonl", "how-to/formats.html"),
-        ("deterministic", "explanation/how-it-works.html"),
-        ("memory limit", "explanation/costs.html#limit-memory"),
-        ("pad vocabulary", "how-to/special-tokens.html#how-to-pad-or-round-the-vocabulary"),
-    ):
-        sections = [entry for entry in index if entry["location"].startswith(answer)]
+    index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))
+    for query, answer in (ANSWERS | {"Windows": "install.html#what-was-tested-where"}).items():
+        sections = [entry for entry in index["docs"] if entry["location"].startswith(answer)]
         text = " ".join(f"{section['title']} {section['text']}" for section in sections).lower()
-        assert all(word in text for word in query.lower().split()), query
+        words = re.split(index["config"]["separator"], text)  # a search finds words by their beginning
+        assert all(any(word.startswith(asked) for word in words) for asked in query.lower().split()), query
+
+
+@pytest.mark.slow
+def test_a_search_shows_the_answer_among_the_first_three_pages(site: Path, browser: Any) -> None:
+    pages_found = "[...document.querySelectorAll('.md-search-result__item > a:first-child')].map(link => link.pathname)"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=site)) as server:
+        threading.Thread(target=server.serve_forever).start()
+        page = browser.new_page()
+        found = {}
+        for query in ANSWERS:
+            page.goto(f"http://127.0.0.1:{server.server_port}/index.html?q={query}")
+            page.wait_for_selector(".md-search-result__item", state="attached")
+            found[query] = [path.removeprefix("/") for path in page.evaluate(pages_found)[:3]]
+        page.close()
+        server.shutdown()
+    assert {query: paths for query, paths in found.items() if ANSWERS[query] not in paths} == {}

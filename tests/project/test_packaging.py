@@ -66,7 +66,7 @@ def test_a_module_called_pipeline_of_the_user_changes_nothing(name: str, tmp_pat
     (tmp_path / scripts[1]).write_text("import bpe_pipeline; print(bpe_pipeline.count('a.txt', output='counted'))")
     words = ["train", "a.txt", "--vocab-size", "260", "--quiet", "--output"]
     for command in (
-        [scripts[0], *words, "a"],
+        [scripts[0], "count", "a.txt", "--output", "a"],
         [sys.executable, "-m", "bpe_pipeline", *words, "b"],
         [sys.executable, scripts[1]],
     ):

@@ -16,7 +16,7 @@ from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.html import html_of, templates
 from bpe_pipeline.reports.numbers import SENTENCES
 from bpe_pipeline.reports.parts import Items, Rows, Table
-from bpe_pipeline.reports.plots import page_figures
+from bpe_pipeline.reports.plots import size_figures
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_report_with_held_out_text_and_other_tokenizers(copied: Path, tmp_path: 
 def test_the_tokenizer_has_the_name_that_it_is_given(copied: Path, tmp_path: Path) -> None:
     made = bpe_pipeline.report(copied, name="ours", output=tmp_path / "page.html")
     assert numbers_of(tmp_path, "page.json")["tokenizers"] == [["ours", 350]]
-    assert page_figures(made.numbers)[0].series[0].name == "ours, training corpus"
+    assert size_figures(made.numbers)[0].series[0].name == "ours, training corpus"
     assert "a label twice" in refused(run("report", copied, "--name", "ours", "--compare", f"ours={copied}"), 2)
 
 

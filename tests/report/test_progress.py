@@ -28,7 +28,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now_s = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
-    monkeypatch.setattr(progress.machine, "process_tree_memory", lambda: 7 << 20)
     with progress.listener(quiet=False, log_json=False) as listen:
         listen(StageStarted("counting", 100 << 20, "bytes", done=40 << 20))
         now_s += 10
@@ -42,10 +41,10 @@ def test_lines_show_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: 
         listen(Notice("warning", "slow"))
     assert capsys.readouterr().err.splitlines() == [
         "counting: 100.0 MiB (40.0 MiB kept from before)",
-        "counting: 60.0 MiB of 100.0 MiB, 60%, 2.0 MiB/s, about 20 s left, memory 7.0 MiB",
+        "counting: 60.0 MiB of 100.0 MiB, 60%, about 20 s left, 2.0 MiB/s",
         "counting: done in 11.00 s",
         "merging: 1,000 merges",
-        "merging: 100 of 1,000 merges, 10%, about 4 min left, memory 7.0 MiB",
+        "merging: 100 of 1,000 merges, 10%, about 4 min left",
         "warning: slow",
     ]
 
@@ -75,22 +74,20 @@ class FakeTerminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("columns", "bar", "counting", "merging"),
+    ("columns", "counting", "merging"),
     [
-        (60, 10, "", ""),
-        (74, 10, ", about 5 s left", ", about 4 s left"),
-        (80, 10, ", 28.7 MiB/s", ", about 4 s left"),
-        (99, 10, ", 28.7 MiB/s, about 5 s left", ", about 4 s left"),
-        (120, 20, ", 28.7 MiB/s, about 5 s left, memory 7.0 MiB", ", about 4 s left, memory 7.0 MiB"),
+        (60, "", ""),
+        (74, ", about 5 s left", ", about 4 s left"),
+        (80, ", about 5 s left", ", about 4 s left"),
+        (99, ", about 5 s left, 28.7 MiB/s", ", about 4 s left"),
     ],
 )
 def test_bar_keeps_its_name_and_width(
-    columns: int, bar: int, counting: str, merging: str, monkeypatch: pytest.MonkeyPatch
+    columns: int, counting: str, merging: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Memory goes first, then the rate; merging has none, since its first merges take the longest."""
+    """The rate goes first; merging has none, since its first merges take the longest."""
     now_s = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now_s)
-    monkeypatch.setattr(progress.machine, "process_tree_memory", lambda: 7 << 20)
     monkeypatch.setattr("sys.stderr", terminal := FakeTerminal())
     for name, value in {"COLUMNS": str(columns), "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
@@ -105,8 +102,8 @@ def test_bar_keeps_its_name_and_width(
     first, *_, last = (screen.splitlines() for screen in screens(seen.encode()))
     assert first[0].split("━ ")[1].startswith("0 of 242.3 MiB")
     assert [re.sub("[━╸╺]+", lambda drawn: f"{len(drawn[0])}", line.rstrip()) for line in last] == [
-        f"counting           {bar} 86.0 MiB of 242.3 MiB, 35%{counting}",
-        f"merging superwords {bar} 76 of 31,743 merges, 0%{merging}",
+        f"counting           10 86.0 MiB of 242.3 MiB, 35%{counting}",
+        f"merging superwords 10 76 of 31,743 merges, 0%{merging}",
     ]
 
 

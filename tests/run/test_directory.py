@@ -13,7 +13,7 @@ from command import files_in, refused, run, run_here
 import bpe_pipeline
 from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, StorageError
 from bpe_pipeline.commands.report import EXTENT
-from bpe_pipeline.counts import elsewhere
+from bpe_pipeline.counts import combine
 from bpe_pipeline.run import directory, manifest
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.make_options import make_options
@@ -153,7 +153,7 @@ def test_interruption_promises_nothing_before_counts_are_whole(
     tmp_path: Path, monkeypatch, overwrite: bool, interrupted: str, message: str
 ) -> None:
     source = bpe_pipeline.combine({"ab": 3}, output=tmp_path / "source")
-    monkeypatch.setattr(elsewhere, interrupted, Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(combine, interrupted, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt, match=message):
         bpe_pipeline.combine([source, {"b": 3}], output=tmp_path / "run", overwrite=overwrite)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command import files_in
+from encoded import TOKENIZER
 
 import bpe_pipeline
 from bpe_pipeline.base.errors import RunDirectoryError
@@ -85,13 +86,6 @@ def _combine(home: Path, output: Path, *, overwrite: bool) -> None:
     bpe_pipeline.combine(runs, output=output, overwrite=overwrite)
 
 
-def _encode(home: Path, output: Path, *, overwrite: bool) -> None:
-    made, texts = home / "made", _texts(home / "texts")
-    if not made.exists():
-        train(texts, output=made)
-    encode(texts, made / "tokenizer", output, overwrite=overwrite)
-
-
 WORK: dict[str, Callable[..., object]] = {
     "train": lambda home, output, **asked: train(_texts(home / "texts"), output=output, **asked),
     "count": lambda home, output, **asked: bpe_pipeline.count(
@@ -102,7 +96,7 @@ WORK: dict[str, Callable[..., object]] = {
     "iterate": lambda _, output, **asked: bpe_pipeline.train_from_iterator(
         [TEXT], output=output, vocab_size=262, **asked
     ),
-    "encode": _encode,
+    "encode": lambda home, output, **asked: encode(_texts(home / "texts"), TOKENIZER, output, **asked),
 }
 COMMANDS = list(WORK)
 

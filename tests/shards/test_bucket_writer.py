@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.shards.blocks import IdBlock, SourceItem
 from bpe_pipeline.shards.bucket import BucketFiles
-from bpe_pipeline.shards.route import InOrder
+from bpe_pipeline.shards.route import Route
 from bpe_pipeline.shards.writer import BucketWriter, Journal, Position, ShardWriter
 
 # Blocks of a chunk, each of the lengths of its documents and of an unfinished one.
@@ -36,8 +36,8 @@ def blocks_of(chunks: list[list[tuple[list[int], int]]]) -> Iterator[tuple[memor
             id_, first = id_ + len(ids), first + len(ids)
 
 
-def rows(most: int, *, whole: bool, cut: int | None) -> Any:
-    return SimpleNamespace(shard_tokens=lambda _: most, whole=whole, cut=cut, left_out=lambda _: 0)
+def rows(*, whole: bool, cut: int | None) -> Any:
+    return SimpleNamespace(unit=1, least=1, whole=whole, cut=cut)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -58,7 +58,7 @@ def test_shards_depend_on_the_ids_alone(
     def files(index: int) -> BucketFiles:
         return BucketFiles(home, str(index), 2, b"head")
 
-    make = partial(BucketWriter, files, rows(most, whole=whole, cut=row))
+    make = partial(BucketWriter, files, rows(whole=whole, cut=row), most)
     writer, closed = make(), []
     blocks = list(blocks_of(chunks))
     for number, block in enumerate(blocks):
@@ -101,7 +101,9 @@ def test_each_document_that_is_the_longest_so_far_is_asked_about(
     monkeypatch.setattr("bpe_pipeline.shards.writer.MOST_ROW", most)
     home: Path = tmp_path_factory.mktemp("home")
     asked: list[tuple[int, int]] = []
-    keeper: Any = SimpleNamespace(accept=lambda *document: asked.append(document), seal=lambda *_: None)
+    keeper: Any = SimpleNamespace(
+        accept=lambda *document: asked.append(document), seal=lambda *_: None, saved=lambda _: None
+    )
     sources = [[*(IdBlock(*block[:2]) for block in blocks_of([blocks])), ChunkStatistics()] for blocks in chunks]
     lengths = [0]
     for documents, rest in (block for blocks in chunks for block in blocks):
@@ -112,8 +114,9 @@ def test_each_document_that_is_the_longest_so_far_is_asked_about(
 
     position = Position(longest=known)
     for upto in (stop, None):
-        buckets = {"train": BucketWriter(lambda index: BucketFiles(home, str(index), 2), rows(99, whole=True, cut=1))}
-        with ShardWriter(Journal(home / "journal", ""), InOrder(), buckets, keeper, position) as writer:
+        of_rows = rows(whole=True, cut=1)
+        buckets = {"train": BucketWriter(lambda index: BucketFiles(home, str(index), 2), of_rows, 99)}
+        with ShardWriter(Journal(home / "journal", ""), Route(), buckets, keeper, position) as writer:
             items = chain.from_iterable(sources[position.source :])
             with suppress(InterruptedError):
                 writer.write(items if upto is None else stopping(islice(items, upto), writer.save))

@@ -74,8 +74,7 @@ def test_long_rows_are_decoded_in_blocks(tmp_path: Path, monkeypatch, id_bytes: 
         tokenizer = bpe_pipeline.Tokenizer.from_merges([], special_tokens=[f"<{n}>" for n in range(66_000)] + [EOT])
     bpe_pipeline.encode(text, tokenizer, output, workers=1, shard_format=shard_format, separator=EOT)
     whole = list(bpe_pipeline.decode(output, tokenizer))
-    for module in ("arrow", "mds"):
-        monkeypatch.setattr(f"bpe_pipeline.shards.formats.{module}.BLOCK_IDS", 10)
+    monkeypatch.setattr("bpe_pipeline.shards.read.BLOCK_IDS", 10)
     blocks = list(bpe_pipeline.decode(output, tokenizer))
     assert b"".join(blocks) == b"".join(whole) == text.read_bytes() + EOT.encode()
     assert max(len(block.replace(EOT.encode(), b"")) for block in blocks) <= 10 * 3

@@ -75,6 +75,7 @@ def test_a_bucket_is_sorted_in_any_memory(tmp_path_factory, listed, shared: int,
     bucket = OpenBucket(files)
     for start in range(0, len(listed), 5):
         bucket.append(*entries_of(listed[start : start + 5]))
+    bucket.flush()
     bucket.close()
     blocks: list[tuple[memoryview, memoryview]] = []
     sort_bucket(SortTask(files, bucket.extent, 2 * shared, memory_bytes), lambda *block: blocks.append(block))

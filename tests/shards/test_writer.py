@@ -57,6 +57,8 @@ OPTIONS = st.fixed_dictionaries(
         "documents": st.sampled_from(["offsets", "separator"]),
         "val_fraction": st.floats(0.1, 0.9),
         "shuffle": st.booleans(),
+        "sample": st.just("60%"),
+        "max_document_chars": st.integers(20, 700),
     },
 )
 

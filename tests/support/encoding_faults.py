@@ -21,6 +21,7 @@ from bpe_pipeline import Tokenizer
 
 _FORMATS = ("npy", "bin", "parquet", "arrow", "megatron", "mds", "single npy", "single bin", "single parquet", "chat")
 _ROWS = ("--sequence-length 64", "--sequence-length 64 --pack best-fit", "--sequence-length 64 --pack none")
+_CHOSEN = "--documents offsets --sample 60% --max-document-chars 700"
 _ORDERS = ("--val-fraction 0.3", "--shuffle --seed 2", "--shuffle", "--shuffle --val-fraction 0.2")
 _CHAT = ("--pack neat", "--pack none", "--pack none --val-fraction 0.3")
 _SHARD_SIZES = (9_000, 150_000, 100_000_000)
@@ -43,7 +44,7 @@ def choices(number: int) -> list[Case]:
     choose, cases = random.Random(number), []
     for at in range(number):
         format_, size = _FORMATS[at % len(_FORMATS)], f"--shard-size {choose.choice(_SHARD_SIZES)}"
-        rows = choose.choice(["", "", "--documents offsets", *_ROWS])
+        rows = choose.choice(["", _CHOSEN, "--documents offsets", *_ROWS])
         order = choose.choice([*[""] * len(_ORDERS), *_ORDERS])
         tokenizer = choose.choice(["native", "native", "native", "regex"])
         if format_ == "chat":

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterable
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -20,6 +21,7 @@ WORDS = tuple(_SAMPLE.split(" "))
 SPACES = (" ", " ", " ", " ", "\n", "\n\n", "  ", "\t", "\r\n", "    ", "\u00a0", " \n ", "\u3000")
 
 
+@cache
 def generated_text(seed: int, words: int) -> str:
     """Text with the statistics of language: few words often, many rarely, in many scripts."""
     source, pre_tokens = random.Random(seed), []

@@ -11,11 +11,10 @@ import pytest
 
 from bpe_pipeline.base import machine
 from bpe_pipeline.executors import DEFAULT_SETUP, Executor, Need, WorkerSetup, worker
-from bpe_pipeline.pattern import compiled, compiler
+from bpe_pipeline.pattern import compiled
 
 active = False  # whether tests do in this process what can be done in it
 _native = functools.lru_cache(20)(compiled.AutomatonTables.native)  # a worker makes it once, and gets many tasks
-_tables = functools.lru_cache(20)(compiler._tables)  # each test would compile the presets again
 
 
 @contextmanager
@@ -27,9 +26,9 @@ def activated() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bpe_pipeline.run.workers.LocalExecutor", TasksHere)
         patch.setattr("bpe_pipeline.base.system.flush", lambda _: None)
+        patch.setattr("os.fsync", lambda _: None)
         patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
         patch.setattr(compiled.AutomatonTables, "native", _native)
-        patch.setattr(compiler, "_tables", _tables)
         patch.setattr(__name__ + ".active", True)
         yield
 

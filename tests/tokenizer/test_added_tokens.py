@@ -80,7 +80,8 @@ def test_tokens_of_settings_alone_are_refused_and_transformers_makes_files_that_
     assert [ours.encode(text) for text in TEXTS] == [theirs.encode(text) for text in TEXTS]
 
 
-tokens = st.sampled_from([X, Y, EOT, "low", "<x><y>"])
+tokens = st.sampled_from([X, X, Y, Y, EOT, "low"])
+flags = st.fixed_dictionaries(dict.fromkeys(FLAGS, st.booleans()))
 objects = st.builds(
     lambda text, flags: {"__type": "AddedToken", "content": text, **flags},
     tokens,
@@ -97,16 +98,16 @@ decoders = st.dictionaries(st.sampled_from(["296", "297", "298"]), objects, max_
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200 if FULL else 60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     config=st.builds(lambda one, two: one | two, named, listed),
     decoder=st.none() | decoders,
     said=st.none() | st.dictionaries(st.sampled_from(["pad_token", "unk_token"]), tokens),
     added=st.none() | st.lists(tokens, max_size=2, unique=True),
-    more=st.booleans(),
+    rules=st.dictionaries(st.sampled_from([X, Y]), flags),
 )
 def test_any_settings_are_read_as_transformers_reads_them_or_refused(
-    base, tmp_path, config, decoder, said, added, more
+    base, tmp_path, config, decoder, said, added, rules
 ):
     transformers = pytest.importorskip("transformers")
     files = {"tokenizer_config.json": config}
@@ -117,7 +118,8 @@ def test_any_settings_are_read_as_transformers_reads_them_or_refused(
         files["special_tokens_map.json"] = said
     if added is not None:
         files["added_tokens.json"] = {text: 297 + at for at, text in enumerate(added)}
-    write(tmp_path, base, files, ({"id": 297, **entry(X, special=False)},) if more else ())
+    listed = ({"id": id_, **entry(text, **rule)} for id_, (text, rule) in enumerate(rules.items(), 297))
+    write(tmp_path, base, files, tuple(listed))
     try:
         ours = Tokenizer.load(tmp_path)
     except InputError:

@@ -74,8 +74,9 @@ def _memory_groups() -> list[Path]:
 
 def _available_in(group: Path, limit_name: str, used_name: str, cache_name: str) -> int | None:
     """Return the bytes left under a group's limit, if it has one; inactive pages of its file cache count as free."""
-    limit, used = _read(group / limit_name), _read(group / used_name)
-    if not limit.isdigit() or not used.isdigit():
+    limit = _read(group / limit_name)
+    used = _read(group / used_name) if limit.isdigit() else ""
+    if not used.isdigit():
         return None
     facts = dict(line.partition(" ")[::2] for line in _read(group / "memory.stat").splitlines())
     cached = int(facts[cache_name]) if facts.get(cache_name, "").isdigit() else 0

@@ -73,6 +73,8 @@ def wrapped(line: str, columns: int, hang: int = 2, *, command: bool = False) ->
     command: the line ends with one, which stays one for a shell. A wide character, such as a Chinese one, takes two
     columns.
     """
+    if 2 * len(line) <= columns:
+        return line
     cells = "".join(one + "\1" * (unicodedata.east_asian_width(one) in "WF") for one in line)
     if len(cells) <= columns:
         return line

@@ -7,7 +7,6 @@ of whole numbers, so their order changes nothing.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands import report
 from bpe_pipeline.corpus.listing import resolved
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
+from bpe_pipeline.counts.combine import take_counts, take_part
 from bpe_pipeline.counts.counted import as_counted, require_counted, sum_of, terms_of
-from bpe_pipeline.counts.counter_file import CounterFacts, PartPath, Sum, Term
-from bpe_pipeline.counts.elsewhere import take_counts, take_part
+from bpe_pipeline.counts.counter_file import Counter, CounterFacts, PartPath, Sum, Term
 from bpe_pipeline.counts.foreign import Foreign, read_all, text_of_foreign
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
@@ -32,7 +31,7 @@ from bpe_pipeline.run.options import READING_OPTIONS, RECORDS, CountOptions, Out
 from bpe_pipeline.run.patterns import cut_by, pattern_of
 from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner, opened
-from bpe_pipeline.run.texts import Source, Text, described, require_weights, weigh
+from bpe_pipeline.run.texts import Source, Text
 from bpe_pipeline.run.values import parse_weight
 from bpe_pipeline.storage import Location, Remote, absolute, location, same_location
 
@@ -43,14 +42,10 @@ _NO_FILE = 2  # at most that many members
 
 @dataclass(frozen=True)
 class Combination:
-    """What becomes a run. addends: as many as the texts; counting, cutting: how these were split."""
+    """What becomes a run of this manifest, with as many texts as there are addends."""
 
     addends: Sequence[Run | Foreign]
-    counting: Mapping[str, Any]
-    cutting: dict[str, str]
-    source: Source
-    texts: Sequence[Text]
-    mixture: Mixture | None = None
+    manifest: Manifest
 
     @property
     def runs(self) -> list[Run]:
@@ -58,23 +53,25 @@ class Combination:
         return [addend for addend in self.addends if isinstance(addend, Run)]
 
     @property
-    def files(self) -> list[Location]:
-        """The files of counts among the addends."""
-        return [addend for addend in self.addends if not isinstance(addend, Run | Mapping)]
+    def locations(self) -> list[Location]:
+        """Where the addends are; a mapping is nowhere."""
+        places = (addend.directory.location if isinstance(addend, Run) else addend for addend in self.addends)
+        return [place for place in places if not isinstance(place, Mapping)]
 
     def sum(self, runner: Runner, run: Run, part_path: PartPath) -> Sum:
         """Return the terms of the run that is made; foreign counts are read first."""
-        pairs = list(zip(self.addends, self.texts, strict=True))
-        foreign = [(addend, text) for addend, text in pairs if not isinstance(addend, Run)]
+        pairs = list(zip(self.addends, self.manifest.texts, strict=True))
+        foreign = [(addend, text.key) for addend, text in pairs if not isinstance(addend, Run)]
         read = iter(read_all(runner, run, part_path, foreign) if foreign else ())
         terms, statistics = list[Term](), ChunkStatistics()
+        one: tuple[Sequence[Counter], ChunkStatistics]
         for addend, text in pairs:
             if isinstance(addend, Run):
-                one = Sum([Term([addend.counter])], require_counted(addend, runner.executor).statistics)
+                one = [addend.counter], require_counted(addend, runner.executor).statistics
             else:
                 one = next(read)
-            terms += [replace(term, weight=text.weight) for term in one.terms]
-            statistics += one.statistics
+            terms.append(Term(one[0], text.weight))
+            statistics += one[1]
         return Sum(terms, statistics)
 
 
@@ -108,9 +105,6 @@ def combination_of(
     require_addable(runs, listener, [*foreign.values()])
     texts = [text_of_run(one, executor) if isinstance(one, Run) else foreign[at] for at, one in enumerate(addends)]
     names = [text.name if isinstance(one, Mapping) else str(one) for one, text in zip(named, texts, strict=True)]
-    if weights:
-        require_weights(weights, texts, "runs")
-    mixed = weigh(texts, list(map(_factor, weights)), mixture, names)
     options = make_options(CountOptions, given)
     counting, cutting = options.in_scope(Scope.COUNT), cut_by(pattern_of(options))
     if runs:
@@ -118,13 +112,19 @@ def combination_of(
         asked = {name: counting[name] for name in given if name in counting}
         refuse_other_options(runs[0].directory, "counting", own.counting, asked)
         counting, cutting = own.counting, own.cutting
-    made_by = mixture.named(names) if mixture is not None and str(mixture) else None
-    return Combination(addends, counting, cutting, Source(COMBINED, "", described(names, mixed)), mixed, made_by)
+    made = combined(counting, cutting, texts)
+    return Combination(addends, made.weighed(list(map(_factor, weights)) or None, mixture, names))
 
 
-def _factor(weight: Any) -> Fraction:
+def combined(counting: Mapping[str, Any], cutting: dict[str, str], texts: Sequence[Text]) -> Manifest:
+    """Return the manifest of the run of these texts, still without weights."""
+    unread = {**counting, **{name: RECORDS[name].default for name in READING_OPTIONS}}
+    return Manifest(unread, cutting, source=Source(COMBINED, "", ""), texts=tuple(texts))
+
+
+def _factor(weight: Any) -> str:
     try:
-        return parse_weight(weight)
+        return str(parse_weight(weight))
     except ValueError as error:
         raise UsageError(f"--weight: expected {error}, not {str(weight)[:80]!r}") from None
 
@@ -165,11 +165,14 @@ def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Exec
     A copy that was stopped is completed. Raises `RunDirectoryError` if the output holds other counts.
     """
     origin = absolute(run.directory.location) if run.manifest.source is None else ""
+    counted_in = weighed.counted_in or origin
     require_counted(run, executor)
+
+    def terms(copy: Run, _: PartPath) -> Sum:
+        return sum_of([Term([run.counter])] if run.counter[1] == copy.counter[1] else terms_of(copy), executor)
+
     with opened(options, executor, listener) as (runner, directory):
-        bare = Manifest(weighed.counting, weighed.cutting, weighed.plan, source=weighed.source)
-        kept = replace(bare, texts=weighed.texts, mixture=weighed.mixture, counted_in=weighed.counted_in or origin)
-        new = Run(directory, kept)
+        new = Run(directory, replace(weighed.unlearned(), counted_in=counted_in, first_stage=None))
         stored = None if options.overwrite else manifest.load(directory.location)
         if stored is not None and _without_weights(stored) != _without_weights(new):
             raise RunDirectoryError(
@@ -179,43 +182,32 @@ def copy_run(run: Run, weighed: Manifest, options: OutputOptions, executor: Exec
         if stored is None:
             directory.refuse_corpus_inside(file.path for file in run.manifest.plan.files)
         if stored is None or not stored.counter_path.exists():
-            with take_counts(runner, stored or new, options, lambda made, _: _terms_of_copy(run, made, executor)):
+            with take_counts(runner, stored or new, options, terms):
                 pass
     return directory.location
 
 
 def _without_weights(run: Run) -> str:
     texts = tuple(replace(text, weight=(1, 1)) for text in run.manifest.texts)
-    return replace(run.manifest, texts=texts).counter_fingerprint
-
-
-def _terms_of_copy(run: Run, copy: Run, executor: Executor) -> Sum:
-    is_same = run.manifest.counter_fingerprint == copy.manifest.counter_fingerprint
-    return sum_of([Term([run.counter])] if is_same else terms_of(copy), executor)
+    return run.changed(texts=texts).manifest.counter_fingerprint
 
 
 def write_combination(
     combination: Combination, options: OutputOptions, executor: Executor, listener: Listener
 ) -> Summary:
     """Write the run of a combination."""
-    locations = [*(run.directory.location for run in combination.runs), *combination.files]
+    locations = combination.locations
     if options.output is not None and any(same_location(options.output, location) for location in locations):
         raise UsageError(f"--output {options.output} is one of the runs to combine; choose another")
     with opened(options, executor, listener) as (runner, directory):
         for path in locations:  # as they are named, and with links resolved
             names = [path.absolute(), path.resolve()] if isinstance(path, Path) else [path]
             directory.refuse_corpus_inside(map(str, names), "one of the runs to combine")
-        new = Run(directory, _manifest_of(combination))
+        new = Run(directory, combination.manifest)
         if runner.part is not None:
             return _write_part(runner, new, options, combination)
         with take_counts(runner, new, options, partial(combination.sum, runner)) as (run, counted):
             return report.write_summary(runner, run, counted)
-
-
-def _manifest_of(combination: Combination) -> Manifest:
-    unread = {**combination.counting, **{name: RECORDS[name].default for name in READING_OPTIONS}}
-    new = Manifest(unread, combination.cutting, source=combination.source)
-    return replace(new, texts=tuple(combination.texts), mixture=combination.mixture)
 
 
 def _write_part(runner: Runner, new: Run, options: OutputOptions, combination: Combination) -> Summary:
@@ -234,11 +226,10 @@ def require_addable(runs: Sequence[Run], listener: Listener, foreign: Sequence[T
     """
     for run in runs[1:]:
         require_comparable(runs[0], run)
+    if len(runs) + len(foreign) < 2:
+        return
     known, copied = dict[Identity, str](), dict[Identity, str]()
-    several = len(runs) + len(foreign) > 1
-    counted: list[tuple[str, dict[Identity, str]]] = [
-        (str(run.directory), dict(_texts_of(run, listener))) for run in runs if several
-    ]
+    counted = [(str(run.directory), dict(_texts_of(run, listener))) for run in runs]
     counted += [(text.name, {_identity(text): text.name}) for text in foreign]
     for name, texts in counted:
         if shared := [key for key in texts if key in known]:

@@ -19,11 +19,11 @@ from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.memory import WRITE_BYTES, Broker
 from bpe_pipeline.run.open_run import open_run
-from bpe_pipeline.run.options import TrainOptions, Values
+from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.plan import corpus_bytes
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.run.texts import rows_of
+from bpe_pipeline.run.texts import mixed_texts
 from bpe_pipeline.run.workers import executor_for, executor_here, nodes
 from bpe_pipeline.storage import location
 from bpe_pipeline.tokenizer.export import check_before_work
@@ -34,25 +34,20 @@ _MOST_DISK = 3.5
 _FOOTER_BYTES = 4096  # of a counter
 
 
-def plan(options: Values, listener: Listener) -> Facts:
-    """Plan a run with these options, and return the plan as `--dry-run` prints it."""
-    return _facts(run_dry(options.to(TrainOptions), listener))
-
-
-def _facts(facts: dict[str, str]) -> Facts:
-    shown = Facts(facts, "plan")
-    return replace(shown, short=str(shown))
-
-
-def run_dry(options: TrainOptions, listener: Listener) -> dict[str, str]:
-    """Plan a run, write nothing, and return the plan by name."""
+def plan(options: TrainOptions, listener: Listener) -> Facts:
+    """Plan a run with these options, write nothing, and return the plan as `--dry-run` prints it."""
     broker = check_before_work(options, listener)
     if options.ray and not nodes(options):
         raise UsageError("no node of the cluster has cores, so there is nothing to plan for; add one to it")
     directory = Directory(options.output or location("runs/NEW"), RUN)
     with executor_for(options, TRAINING) as executor:
         runner = Runner(executor, listener, MemoryWatch(), broker, options.workers)
-        return _described(runner, open_run(runner, directory, options), options)
+        return _facts(_described(runner, open_run(runner, directory, options), options))
+
+
+def _facts(facts: dict[str, str]) -> Facts:
+    shown = Facts(facts, "plan")
+    return replace(shown, short=str(shown))
 
 
 def plan_combination(options: Any, listener: Listener) -> Facts:
@@ -62,15 +57,16 @@ def plan_combination(options: Any, listener: Listener) -> Facts:
         runner = Runner(executor, listener, MemoryWatch(), Broker.of(options.memory_limit), options.workers)
         pre_tokens = [require_counted(run, executor).facts.different_pre_tokens for run in combination.runs]
         grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
-    counters = [*(run.counter_path for run in combination.runs), *combination.files]
-    disk, texts = sum(path.stat().st_size for path in counters), combination.texts
+    runs, texts = combination.runs, combination.manifest.texts
+    files = {*combination.locations} - {run.directory.location for run in runs}
+    disk = sum(path.stat().st_size for path in (*files, *(run.counter_path for run in runs)))
     shares = ", and as much while its shares are joined" if disk >= 2 * SHARE_BYTES else ""
     return _facts(
         {
             "runs": f"{len(combination.addends):,}, whose counters are {format_bytes(disk)}",
             **{
-                name: f"{format_bytes(size)} x {by}, {share:.2%} of what is learned from"
-                for name, size, by, share in rows_of([text.name for text in texts], texts)
+                text.name: f"{format_bytes(text.bytes)} x {text.weight}, {text.share:.2%} of what is learned from"
+                for text in mixed_texts([text.name for text in texts], texts)
             },
             **({"different pre-tokens": f"{max(pre_tokens):,} to {sum(pre_tokens):,}"} if pre_tokens else {}),
             "disk": f"at most {format_bytes(disk)} for the counter{shares}",

@@ -29,7 +29,7 @@ from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards import plan as planning
 from bpe_pipeline.shards.bucket import ShardRows
 from bpe_pipeline.shards.encode import ORDERING_STAGE, WRITING_STAGE, damaged_file, rows_of, write_shards
-from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, load_result
+from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles, CorpusText
 from bpe_pipeline.shards.formats import ShardFacts
 from bpe_pipeline.shards.manifest import ORDER_OPTIONS, Encoding, holds_out, kind_of
@@ -143,7 +143,7 @@ def run_encode(options: EncodeOptions, model: Model, executor: Executor, listene
         encoding = planning.open_encoding(runner, directory, options, asked, cut)
         return _CorpusJob(runner, encoding, model, options.replace(sample=encoding.options["sample"]))
 
-    kind = kind_of(options.shard_format, validation=holds_out(options.values), single=options.single)
+    kind = kind_of(options.values)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         return run_job(opened_job(runner, directory))
 
@@ -188,15 +188,14 @@ def _summary_of_part(job: ShardsJob, part: Part) -> EncodingSummary:
     runner, encoding = job.runner, job.encoding
     count = len(encoding.plan.chunks)
     of_part = [index for index in range(count) if part.has(index)]
-    corpus = load_result(encoding.result)
-    is_finished = corpus is not None and corpus.encoding == encoding.fingerprint()
+    is_finished = encoding.finished() is not None
     new = 0 if is_finished else len(runner.run(job.source().stage()))
     with_file = [index for index in of_part if index >= encoding.written_chunks() and not is_finished]
     chunks = [encoding.parts[index].holds() for index in with_file]
     total = sum((chunk.statistics for chunk in chunks), ChunkStatistics())
     if job.options.fail_on_loss and total.losses:
         raise fail_on_loss_error(in_words(total.losses))
-    stored = count if is_finished else encoding.encoded_chunks()
+    stored = count if is_finished else len(encoding.chunks_there())
     complete = "the shards are complete" if is_finished else ""
     done = PartDone(str(part), len(of_part), new, stored, count, "encoded", complete=complete)
     held = corpus_held(
@@ -215,8 +214,7 @@ def _summary_of_part(job: ShardsJob, part: Part) -> EncodingSummary:
 
 def finished_corpus(runner: Runner, encoding: Encoding) -> EncodedCorpus | None:
     """Return what the directory holds, if it is complete: every file is there, with the bytes that were written."""
-    corpus = load_result(encoding.result)
-    if corpus is None or corpus.encoding != encoding.fingerprint():
+    if (corpus := encoding.finished()) is None:
         return None
     for stage in (ENCODING_STAGE, *([ORDERING_STAGE] if encoding.options.get("shuffle") else []), WRITING_STAGE):
         runner.skip(stage)

@@ -6,7 +6,6 @@ coarse pre-tokens, from bytes and in order, and continues there. A runtime with 
 to a text, so training and encoding agree.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
@@ -63,8 +62,8 @@ def stage_in(first: Run, executor: Executor) -> tuple[FirstStage, MergeList]:
 
 def with_stage(
     run: Run, location: Location | None, options: TrainOptions, executor: Executor
-) -> tuple[Run, TrainOptions]:
-    """Return the run with its first stage, the one that is named or the one that it has; the options with its size."""
+) -> tuple[FirstStage | None, TrainOptions]:
+    """Return the first stage of a run, the one that is named or the one that it has; the options with its size."""
     before = run.manifest.first_stage
     if location is None and before is None:
         if options.superwords_from is not None:
@@ -72,7 +71,7 @@ def with_stage(
                 "--superwords-from needs --first-stage: count the text again with --pattern superwords, and name this "
                 f"run: merge SECOND --first-stage {run.directory}"
             )
-        return run, options
+        return None, options
     first = manifest.require(location or named(before.run if before else ""))
     stage, learned = stage_in(first, executor)
     size = len(BYTE_ORDER) + len(learned)
@@ -85,7 +84,7 @@ def with_stage(
     if not learned.serves(taken - len(BYTE_ORDER)):
         raise UsageError(f"--superwords-from {taken:,}: {first.directory} has {size:,} tokens; give at most {size:,}")
     require_same_text(first, run, executor)
-    return replace(run, manifest=replace(run.manifest, first_stage=stage)), options.replace(superwords_from=taken)
+    return stage, options.replace(superwords_from=taken)
 
 
 def set_stage(runner: Runner, run: Run, stage: FirstStage) -> Run:
@@ -93,7 +92,7 @@ def set_stage(runner: Runner, run: Run, stage: FirstStage) -> Run:
     if run.manifest.first_stage == stage:
         return run
     _warn_of_misfit(runner, manifest.require(named(stage.run)), run)
-    run = replace(run, manifest=replace(run.manifest, first_stage=stage))
+    run = run.changed(first_stage=stage)
     manifest.save(run)
     return run
 

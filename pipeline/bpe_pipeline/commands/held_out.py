@@ -24,8 +24,7 @@ from bpe_pipeline.reports.compared import cached_or_reference, load_compared, wr
 from bpe_pipeline.reports.drawing import require_figures, write_figures
 from bpe_pipeline.reports.numbers_worker import NumbersTask
 from bpe_pipeline.reports.page import plain_page
-from bpe_pipeline.reports.parts import Table
-from bpe_pipeline.reports.plots import page_figures
+from bpe_pipeline.reports.parts import Rows, Table
 from bpe_pipeline.reports.result import Facts
 from bpe_pipeline.reports.summary import Report, WrittenReport
 from bpe_pipeline.run.options import flag_of
@@ -99,12 +98,12 @@ class Extras:
         """Return a report that is written, after its figures are, if they are wanted."""
         if why := drawing.why_no_figures():
             listener(Notice("info", f"the page has no figures{why}"))
-        shown = report.parts()
-        if self.figures is not None and report.numbers is not None:
-            tables = [part for parts in shown.values() for part in parts if isinstance(part, Table)]
-            write_figures(self.figures, page_figures(report.numbers, tables), tables, overwrite=self.overwrite)
+        if self.figures is not None:
+            tables = [part for part in report.shown() if isinstance(part, Table)]
+            write_figures(self.figures, report.figures, tables, overwrite=self.overwrite)
             written = (*written, self.figures)
-        return WrittenReport(tuple(written), report.numbers, tuple(shown["verdict"]))
+        verdict = (Rows(report.verdict, "Verdict"),)
+        return WrittenReport(tuple(written), report.numbers, verdict, report.figures)
 
     def of_extension(self, maker: Any, path: Location, executor: Executor) -> Facts:
         """Return what an extension reports of a directory that it made, after writing it as a page, if it is wanted."""

@@ -133,7 +133,7 @@ def _shards(directory: Location) -> Facts:
     corpus = load_result(directory / RESULT)
     if corpus is None:
         assert encoding is not None, "info found one of the two"
-        done = encoding.encoded_chunks()
+        done = len(encoding.chunks_there())
         unfinished = f"{done} of {format_count(len(encoding.plan.chunks), 'chunks')}; the same command resumes"
         return _facts({"shards": str(directory), "encoded": unfinished, "tokenizer": encoding.options["tokenizer"]})
     return _encoded(directory, directory, corpus)

@@ -28,8 +28,7 @@ from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.run.plan import is_weighted
 from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner, opened
-from bpe_pipeline.run.texts import described
-from bpe_pipeline.storage import Location, existing, same_location
+from bpe_pipeline.storage import Location, same_location
 from bpe_pipeline.tokenizer.export import Ids, Trained, check_before_work, refuse_ordinary
 
 
@@ -71,36 +70,30 @@ def open_merging(
     """Open a run directory to merge in, with its own options by default; nothing is deleted before all was checked."""
     run = manifest.require(location)
     _refuse_unfit_run(run, requested)
-    new = _weighted(run, requested, executor)
     options, like = _with_stored_options(run, requested)
     options = options.replace(weights=None, output=location)
-    staged, options = with_stage(run, first_stage, options, executor)
+    stage, options = with_stage(run, first_stage, options, executor)
     broker = check_before_work(options, listener)
     with opened(options, executor, listener, broker) as (runner, directory):
-        run = manifest.require(directory.location)
-        counted = require_counted(run, executor)
+        before = manifest.require(directory.location)
+        counted, run = require_counted(before, executor), _weighted(before, requested, executor)
         runner.skip(COUNTING)
-        for line, is_proof in bounds(run, requested.added_special_tokens, executor):
+        for line, is_proof in bounds(before, requested.added_special_tokens, executor):
             runner.inform(line) if is_proof else runner.warn(line)
         replaced: dict[str, Ids | None] = {}
         if not options.overwrite:
-            keep_ids(runner, run, options, like=like, given=requested.explicit)
+            keep_ids(runner, before, options, like=like, given=requested.explicit)
         else:
-            replaced = _ids_to_replace(
-                runner, run, counted, options, replace(new, first_stage=staged.manifest.first_stage)
-            )
-        before = run.manifest
-        if is_other := new.counter_fingerprint != before.counter_fingerprint:
-            counted = combine_again(runner, replace(run, manifest=_with_weights_of(before, new)))
+            learning = run.changed(first_stage=stage, merging=options.merging)
+            replaced = _ids_to_replace(runner, before, learning, counted, options)
+        if run.counter != before.counter:
+            counted, run = combine_again(runner, run), run.changed(merging=None, vocab_size=None)
         if options.overwrite:
             run = manifest.remove_results(run)
-        run = replace(run, manifest=_with_weights_of(run.manifest, new))
-        if options.overwrite or is_other:
-            run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))
-        if options.overwrite or run.manifest != before:
+        if options.overwrite or run != before:
             manifest.save(run)
-        if staged.manifest.first_stage is not None:
-            run = set_stage(runner, run, staged.manifest.first_stage)
+        if stage is not None:
+            run = set_stage(runner, run, stage)
         with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
             yield runner, run, counted, options, replaced
 
@@ -137,11 +130,10 @@ def _refuse_unfit_run(run: Run, requested: TrainOptions) -> None:
 
 
 def _ids_to_replace(
-    runner: Runner, run: Run, counted: Counted, options: TrainOptions, mixed: Manifest
+    runner: Runner, run: Run, new: Run, counted: Counted, options: TrainOptions
 ) -> dict[str, Ids | None]:
     """Check that the merges to come will fit; return the ids of the tokenizers that they replace, as `stored_ids`."""
-    new = replace(mixed, merging=options.merging)
-    learning = merge.learning_of(replace(run, manifest=new))
+    learning = merge.learning_of(new)
     runner.executor.one(merge_worker.check, merge.task_of(runner, learning, counted, options))
     if (known := runner.executor.one(merge_worker.read, learning.merges)) is not None:
         refuse_ordinary(Trained(known, pattern_of(options), options))
@@ -152,12 +144,12 @@ def _ids_to_replace(
     }
 
 
-def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Manifest:
-    """Return the manifest with the requested weights, its own by default; raise if merges were learned with others."""
+def _weighted(run: Run, requested: TrainOptions, executor: Executor) -> Run:
+    """Return the run with the requested weights, its own by default; raise if merges were learned with others."""
     new = reweighed(run, requested, executor)
     if not requested.overwrite and is_weighted(requested):
         refuse_other_weights(run, new, requested)
-    return new
+    return replace(run, manifest=new)
 
 
 def reweighed(run: Run, requested: TrainOptions, executor: Executor) -> Manifest:
@@ -168,13 +160,6 @@ def reweighed(run: Run, requested: TrainOptions, executor: Executor) -> Manifest
     if source is not None and not (source.kind == COMBINED and all(text.is_run for text in stored.texts)):
         flags = " ".join(flag_of(name) for name in ("weights", "temperature", "shares") if getattr(requested, name))
         raise UsageError(f"{flags}: {run.directory} has no inputs, but counts from {source.description}")
-    if source is None and stored.texts and existing([run.counter_path]) == [True]:
+    if source is None and stored.texts and run.counter_path.exists():
         stored = stored.with_bytes(input_bytes(run, executor))
-    new = stored.weighed(requested.weights, mixture_of(requested))
-    if source is not None:
-        source = replace(source, description=described([text.name for text in new.texts], new.texts))
-    return replace(new, source=source)
-
-
-def _with_weights_of(stored: Manifest, other: Manifest) -> Manifest:
-    return replace(stored, texts=other.texts, mixture=other.mixture, source=other.source)
+    return stored.weighed(requested.weights, mixture_of(requested))

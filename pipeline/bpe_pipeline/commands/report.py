@@ -66,6 +66,10 @@ def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
+def _needed_after(learned: MergeList) -> int:
+    return _needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned))
+
+
 def shortage_of(needed_bytes: int, broker: Broker) -> str:
     """Say what is needed and what of the memory limit nothing uses now; empty if it is enough."""
     free_bytes = broker.limit_bytes - machine.process_tree_memory()
@@ -75,9 +79,7 @@ def shortage_of(needed_bytes: int, broker: Broker) -> str:
 
 def fits_next_to(other_bytes: int, runner: Runner, learned: MergeList) -> bool:
     """Whether numbers can be computed here while other work takes `other_bytes`."""
-    return not runner.nodes and not shortage_of(
-        _needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned)) + other_bytes, runner.broker
-    )
+    return not runner.nodes and not shortage_of(_needed_after(learned) + other_bytes, runner.broker)
 
 
 def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None:
@@ -86,11 +88,7 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
         return None
     learned = trained.learned
     try:
-        if not runner.nodes and (
-            shortage := shortage_of(
-                _needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned)), runner.broker
-            )
-        ):
+        if not runner.nodes and (shortage := shortage_of(_needed_after(learned), runner.broker)):
             remedy = f"bpe-pipeline report {run.directory} makes them where there is more"
             runner.inform(f"no numbers in the report: they take {shortage}; {remedy}")
             return None
@@ -338,8 +336,7 @@ def write_files(
             from bpe_pipeline.reports.page import report_page
 
             shown_options = _shown_options(options, run.manifest)
-            parts = report.parts() | {"made": report.how_made(shown_options, run.manifest)}
-            page = report_page(tokenizer, numbers, report.verdict, parts)
+            page = report_page(tokenizer, report, report.how_made(shown_options, run.manifest))
             write_whole(where, page.encode(errors="replace"))
             pages.append(where)
             if outputs is None and not is_edited(card := tokenizer / CARD):

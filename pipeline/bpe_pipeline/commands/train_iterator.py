@@ -12,9 +12,9 @@ from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Listener
 from bpe_pipeline.commands.learn import merge_and_export
 from bpe_pipeline.corpus.items import blocks
+from bpe_pipeline.counts.combine import take_counts
 from bpe_pipeline.counts.count_documents import count_documents
 from bpe_pipeline.counts.counter_file import PartPath, Sum
-from bpe_pipeline.counts.elsewhere import take_counts
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
 from bpe_pipeline.run import manifest

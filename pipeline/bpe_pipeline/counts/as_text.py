@@ -6,7 +6,7 @@ known of a text without two such places. Weights are at least 1, so a weighted c
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from bpe_pipeline.base.units import format_count
@@ -62,27 +62,22 @@ def bounds(run: Run, texts: Sequence[str], executor: Executor | None = None) -> 
     pre_tokens = tuple(dict.fromkeys(pre_token for counts in certain.values() for pre_token in counts))
     task = (*run.counter, pre_tokens)
     counted = find(task) if executor is None else executor.one(find, task)
-    lines = []
-    for text, counts in certain.items():
-        if text in run.manifest.counting["split_at"]:
-            lines.append((f"{text!r} was never counted as text: --split-at names it", True))
-            continue
-        often = {pre_token: counted.get(pre_token, 0) // times for pre_token, times in counts.items()}
-        if not often:
-            said = f"how often {text!r} was counted as text is unknown: the pattern may split it in other ways"
-            lines.append(
-                (f"{said}; to be sure, count again with --special-token {text!r} (or --split-at, with --like)", False)
-            )
-            continue
-        rarest = min(often, key=often.__getitem__)
-        shown, most = rarest.decode(errors="replace"), often[rarest]
-        said = (
-            f"{text!r} was counted as text at most {format_count(most, 'times')}, as often as the pre-token {shown!r}"
-        )
-        lines.append(
-            (said if most else f"{text!r} was never counted as text: the pre-token {shown!r} does not occur", not most)
-        )
-    return lines
+    split_at = run.manifest.counting["split_at"]
+    return [_bound(text, counts, counted, is_split=text in split_at) for text, counts in certain.items()]
+
+
+def _bound(text: str, certain: Counter[bytes], counted: Mapping[bytes, int], *, is_split: bool) -> tuple[str, bool]:
+    if is_split:
+        return f"{text!r} was never counted as text: --split-at names it", True
+    if not certain:
+        said = f"how often {text!r} was counted as text is unknown: the pattern may split it in other ways"
+        return f"{said}; to be sure, count again with --special-token {text!r} (or --split-at, with --like)", False
+    often = {pre_token: counted.get(pre_token, 0) // times for pre_token, times in certain.items()}
+    rarest = min(often, key=often.__getitem__)
+    shown, most = rarest.decode(errors="replace"), format_count(often[rarest], "times")
+    if not often[rarest]:
+        return f"{text!r} was never counted as text: the pre-token {shown!r} does not occur", True
+    return f"{text!r} was counted as text at most {most}, as often as the pre-token {shown!r}", False
 
 
 def bounds_at(path: Location, texts: Sequence[str]) -> list[str]:

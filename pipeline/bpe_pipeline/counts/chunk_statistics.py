@@ -4,10 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from operator import add
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.skipped_or_altered import SkippedOrAltered, Tallies, add_up
+
+if TYPE_CHECKING:
+    from bpe_pipeline.run.texts import MixedText
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +57,19 @@ class ChunkStatistics:
 
     def __add__(self, other: "ChunkStatistics") -> "ChunkStatistics":
         """Add another chunk, which comes later in the corpus: its examples of losses follow."""
-        names = [one.name for one in fields(self)]  # what is read back has no defaults among its `vars`
-        mine, theirs = ({name: getattr(one, name) for name in names} for one in (self, other))
-        numbers = {name: value + theirs[name] for name, value in mine.items() if isinstance(value, int)}
-        amounts: dict[str, Any] = {
-            name: tuple(map(add, value, theirs[name])) for name, value in mine.items() if isinstance(value, tuple)
-        }
-        # Not `Mapping`: from a moment on in which another thread imports an abstract class, a tuple may count as one.
-        of = [name for name, value in mine.items() if isinstance(value, dict) and name != "losses"]
-        counted: dict[str, Any] = {name: dict(Counter(mine[name]) + Counter(theirs[name])) for name in of}
-        characters = "".join(sorted({*self.concerned_characters, *other.concerned_characters}))
-        return ChunkStatistics(
-            **numbers, **amounts, losses=add_up([self.losses, other.losses]), **counted, concerned_characters=characters
-        )
+        names = [one.name for one in fields(self) if one.name != "losses"]  # not `vars`: what is read has no defaults
+        sums = {name: _added(getattr(self, name), getattr(other, name)) for name in names}
+        return ChunkStatistics(**sums, losses=add_up([self.losses, other.losses]))
+
+
+def _added(value: Any, other: Any) -> Any:
+    """Return the sum of two numbers, counts, tuples of numbers, or sets of characters."""
+    if isinstance(value, str):
+        return "".join(sorted({*value, *other}))
+    if isinstance(value, tuple):
+        return tuple(map(add, value, other))
+    # Not `Mapping`: from a moment on in which another thread imports an abstract class, a number may count as one.
+    return dict(Counter(value) + Counter(other)) if isinstance(value, dict) else value + other
 
 
 @dataclass(frozen=True)
@@ -103,16 +106,6 @@ def most_frequent(counts: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class MixedText:
-    """An input or a run in a mixture: its counted bytes, its weight, and its share of what is learned from."""
-
-    name: str
-    bytes: int
-    weight: str
-    share: float
-
-
-@dataclass(frozen=True)
 class CorpusFacts:
     """Sums over all chunks of a corpus, as plain numbers for the summary and the report."""
 
@@ -128,7 +121,7 @@ class CorpusFacts:
     weighted: bool = False  # whether any counts were, so that they are not occurrences
     not_taken: NotTaken = NotTaken()
     mixture: str = ""  # what made the weights: a temperature, shares
-    texts: tuple[MixedText, ...] = ()  # the inputs or runs that have them
+    texts: "tuple[MixedText, ...]" = ()  # the inputs or runs that have them
 
     def newer_characters(self) -> str:
         """Say which characters Unicode versions disagree on; empty if there are none."""

@@ -142,10 +142,8 @@ def rewrite_as_counted(written: Path, output: Location, task: CombineTask) -> Co
         if partitions == file.partitions:
             put(written, output)
             return CounterFacts(file.rows, file.statistics)
-        if partitions < file.partitions:
-            sums = _joined(file.read_all(), file.partitions // partitions)
-        else:
-            sums = _joined((source.partition(index, partitions, 1) for index in range(partitions)), 1)
+        finest = max(partitions, file.partitions)
+        sums = _joined((source.partition(index, finest, 1) for index in range(finest)), finest // partitions)
         return write_counter(output, sums, fingerprint=task.fingerprint, statistics=task.statistics)
     finally:
         source.close()

@@ -110,7 +110,7 @@ def warn_of_special_text(runner: Runner, statistics: ChunkStatistics, options: C
 def count_chunks(runner: Runner, run: Run, pattern: CompiledPattern) -> ChunkStatistics:
     """Count the chunks without counters; returns the statistics of all chunks together."""
     statistics, _ = _counted(runner, run, pattern, range(len(run.manifest.plan.chunks)))
-    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    run.directory.remove_partial(run.owned_counts(), endings=(KEPT,))
     return statistics
 
 

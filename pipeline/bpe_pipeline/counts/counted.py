@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from bpe_pipeline.base.errors import InputError, RunDirectoryError
 from bpe_pipeline.corpus.skipped_or_altered import KindTally, Tallies, add_up, fail_on_loss_error, in_words
-from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, MixedText, NotTaken
+from bpe_pipeline.counts.chunk_statistics import ChunkStatistics, CorpusFacts, NotTaken
 from bpe_pipeline.counts.counter_file import Counter, CounterFacts, Sum, Term, counters_of, look_at
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.run import manifest
@@ -72,7 +72,7 @@ def as_counted(run: Run, counter: CounterFacts) -> Counted:
         weighted=stored.weighted,
         not_taken=statistics.not_taken,
         mixture=str(stored.mixture) if stored.mixture else "",
-        texts=tuple(MixedText(*row) for row in stored.rows),
+        texts=stored.mixed_texts,
     )
     return Counted(*run.counter, facts, statistics)
 
@@ -114,12 +114,11 @@ def terms_of(run: Run) -> list[Term]:
 
 def statistics_of(counters: Sequence[Counter], executor: Executor) -> list[ChunkStatistics]:
     """Return the statistics of counters; `RunDirectoryError` if one is missing."""
-    statistics = []
-    for (path, _), facts in zip(counters, look_at(counters, executor), strict=True):
-        if facts is None:
-            raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and count again, there")
-        statistics.append(facts.statistics)
-    return statistics
+    found = look_at(counters, executor)
+    if None in found:
+        path, _ = counters[found.index(None)]
+        raise RunDirectoryError(f"the counter {path} is missing or damaged; remove it and count again, there")
+    return [facts.statistics for facts in found if facts]
 
 
 def sum_of(terms: Sequence[Term], executor: Executor) -> Sum:

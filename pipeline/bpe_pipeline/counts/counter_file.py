@@ -254,8 +254,8 @@ def look(task: LookTask) -> list[CounterFacts | None]:
 def look_at(parts: Sequence[tuple[Location, str]], executor: "Executor") -> list[CounterFacts | None]:
     """Read the footers of existing counters. A worker does it, so that the coordinator never loads Arrow."""
     there = existing([path for path, _ in parts])
-    tasks = [LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])] if any(there) else []
-    footers = iter([facts for _, of_task in executor.run(look, tasks) for facts in of_task])
+    task = LookTask([part for part, is_there in zip(parts, there, strict=True) if is_there])
+    footers = iter(executor.one(look, task) if task.parts else ())
     return [next(footers) if is_there else None for is_there in there]
 
 

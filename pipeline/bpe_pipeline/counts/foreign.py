@@ -11,7 +11,7 @@ from bpe_pipeline.base.errors import InputError, TrainingError
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.corpus.files import opened, reading
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.counts.counter_file import MOST_COUNT, PartPath, Sum, Term
+from bpe_pipeline.counts.counter_file import MOST_COUNT, Counter, PartPath
 from bpe_pipeline.counts.foreign_worker import ForeignCounts, ForeignTask, counts_in, read_foreign
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.manifest import Run
@@ -42,8 +42,10 @@ def text_of_foreign(foreign: Foreign) -> Text:
         return Text(absolute(foreign), sha256_of(foreign) or "")
 
 
-def read_all(runner: Runner, run: Run, part_path: PartPath, foreign: Sequence[tuple[Foreign, Text]]) -> list[Sum]:
-    """Return a term for each of these counts of a run, with its statistics."""
+def read_all(
+    runner: Runner, run: Run, part_path: PartPath, foreign: Sequence[tuple[Foreign, str]]
+) -> list[tuple[Sequence[Counter], ChunkStatistics]]:
+    """Return counters of each of these counts of a run, which have keys, with their statistics."""
     workers = runner.reserve(len(foreign))
     work_bytes, options = workers.bytes - WRITE_BYTES, make_options(CountOptions, run.manifest.counting)
     task = ForeignTask(
@@ -59,18 +61,14 @@ def read_all(runner: Runner, run: Run, part_path: PartPath, foreign: Sequence[tu
         grant=workers,
         copies=_PART_SHARE / (_PART_SHARE - 1),
     )
-    tasks = [replace(task, counts=counts, key=text.key, part=part_path(i)) for i, (counts, text) in enumerate(foreign)]
+    tasks = [replace(task, counts=counts, key=key, part=part_path(i)) for i, (counts, key) in enumerate(foreign)]
     read = {index: read_foreign(one) for index, one in enumerate(tasks) if isinstance(one.counts, Mapping)}
-    files = [index for index in range(len(tasks)) if index not in read]
-    sizes = [counts.stat().st_size for counts, _ in foreign if not isinstance(counts, Mapping)]
-    of_files = [tasks[index] for index in files]
-    read |= zip(files, runner.run(Stage(STAGE, "bytes", read_foreign, of_files, sizes, grant=workers)), strict=True)
+    sizes = [0 if isinstance(counts, Mapping) else counts.stat().st_size for counts, _ in foreign]
+    read |= runner.each(Stage(STAGE, "bytes", read_foreign, tasks, sizes, done=[*read], grant=workers))
     counts = [read[index] for index in range(len(tasks))]
     _check(runner, counts, options.pattern)
-    return [
-        Sum([Term([(part, task.fingerprint) for part in one.parts])], ChunkStatistics(pre_tokens=one.pre_tokens))
-        for one in counts
-    ]
+    parts: list[Sequence[Counter]] = [[(part, task.fingerprint) for part in one.parts] for one in counts]
+    return [(some, ChunkStatistics(pre_tokens=one.pre_tokens)) for some, one in zip(parts, counts, strict=True)]
 
 
 def _check(runner: Runner, counts: Sequence[ForeignCounts], pattern: str) -> None:

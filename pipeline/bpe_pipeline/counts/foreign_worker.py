@@ -96,7 +96,7 @@ def read_foreign(task: ForeignTask) -> ForeignCounts:
     budget = ReadBudget(task.budget_bytes, lambda _: None, task.grant, task.copies)
     batches = counts_in(counts) if isinstance(counts, Mapping) else read_parquet(counts, budget, task.pre_tokens)
     for batch in batches:
-        for fault in _faults(batch, task.special_tokens):
+        if fault := next(_faults(batch, task.special_tokens), ""):
             raise InputError(fault)
         try:
             counter.add_pre_tokens(batch.pre_tokens, batch.counts)

@@ -1,6 +1,7 @@
 """The whole compiler: text -> tree -> program -> automaton -> tables."""
 
 from array import array
+from functools import lru_cache
 
 from bpe_pipeline.base.errors import PatternError
 from bpe_pipeline.pattern.automaton import LineMachine, Machine, Program
@@ -33,6 +34,7 @@ def compile_pattern(pattern: str) -> CompiledPattern:
     return CompiledPattern(name, expression, tables, refusal)
 
 
+@lru_cache(16)
 def _tables(expression: str) -> AutomatonTables:
     """Return the tables of an expression of the subset; raise `Refusal` for another, or if they grow too large."""
     machine = Machine(Program(parse(expression)))

@@ -11,6 +11,7 @@ from typing import Any
 
 from bpe_pipeline.reports.formulas import gini, mean_digit_f1, renyi_efficiency
 from bpe_pipeline.reports.record import Record
+from bpe_pipeline.reports.tokens import UNSPACED
 
 
 @dataclass(frozen=True)
@@ -35,35 +36,24 @@ def values(numbers: Iterable[Number], counted: object) -> dict[str, float]:
     return {number.name: value for number in numbers if (value := number.of(counted)) is not None}
 
 
-def _amount(name: str) -> Callable[[Record], float | None]:
-    return lambda record: record.sums.get(name)
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
 
 
-def _ratio(part: str, whole: str) -> Callable[[Record], float | None]:
-    """Return what divides one sum by another; None if either was not counted."""
-
-    def ratio(record: Record) -> float | None:
-        counted = record.sums.get(part)
-        return None if counted is None or not record.sums.get(whole) else counted / record.sums[whole]
-
-    return ratio
+def _rest(part: float, whole: float) -> float | None:
+    return 1 - part / whole if whole else None
 
 
-def _rest(part: str, whole: str) -> Callable[[Record], float | None]:
-    """Return what divides all but a part of a sum by the sum."""
-    share = _ratio(part, whole)
-    return lambda record: None if (found := share(record)) is None else 1 - found
+def _mean_of_words(amount: Callable[[int], int]) -> Callable[[Record], float | None]:
+    """Return the mean of an amount of the tokens of a word; None if most words are in scripts without spaces."""
 
+    def mean(record: Record) -> float | None:
+        words, total = record.words.items(), record.words.total()
+        if 2 * sum(count for (script, *_), count in words if script in UNSPACED) > total:
+            return None
+        return _ratio(sum(count * amount(tokens) for (*_, tokens), count in words), total)
 
-def _of_words(part: str) -> Callable[[Record], float | None]:
-    """Return the ratio of a sum to the words; None if most words are in scripts that are written without spaces."""
-    ratio = _ratio(part, "words")
-    return lambda record: None if 2 * record.sums.get("unspaced", 0) > record.sums.get("words", 0) else ratio(record)
-
-
-def _bytes_per_token(record: Record) -> float | None:
-    tokens, kept = record.sums.get("tokens"), record.sums.get("bytes", 0) - record.sums.get("lost", 0)
-    return kept / tokens if tokens else None
+    return mean
 
 
 def is_english(name: str) -> bool:
@@ -82,7 +72,7 @@ def reference_of(languages: Iterable[str]) -> str:
 
 
 def _worst(costs: Mapping[str, float]) -> float | None:
-    return max(costs.values()) / reference if costs and (reference := costs[reference_of(costs)]) else None
+    return _ratio(max(costs.values()), costs[reference_of(costs)])
 
 
 _RUST = "Rust et al. 2021, arXiv:2012.15613"
@@ -92,7 +82,7 @@ TEXT = (
         "bytes_per_token",
         "bytes per token",
         "Bytes that are not lost, over tokens.",
-        _bytes_per_token,
+        lambda record: _ratio(record.sums["bytes"] - record.sums["lost"], record.sums["tokens"]),
         1,
         source="TokEval `compression_rate`",
     ),
@@ -100,16 +90,23 @@ TEXT = (
         "bytes",
         "bytes",
         "Bytes of the text in UTF-8, without special tokens; in NFC for all tokenizers if one of them puts it there.",
-        _amount("bytes"),
+        lambda record: record.sums["bytes"],
         form=",d",
     ),
-    Number("lost", "bytes lost", "Bytes of the text, in NFC that decoding does not return.", _amount("lost"), -1, ",d"),
-    Number("tokens", "tokens", "Tokens of the text.", _amount("tokens"), -1, ",d"),
+    Number(
+        "lost",
+        "bytes lost",
+        "Bytes of the text, in NFC that decoding does not return.",
+        lambda record: record.sums["lost"],
+        -1,
+        ",d",
+    ),
+    Number("tokens", "tokens", "Tokens of the text.", lambda record: record.sums["tokens"], -1, ",d"),
     Number(
         "characters_per_token",
         "characters per token",
         "Characters (code points) over tokens.",
-        _ratio("characters", "tokens"),
+        lambda record: _ratio(record.sums["characters"], record.sums["tokens"]),
         1,
         source="TokEval `compression_rate` of characters",
     ),
@@ -118,7 +115,7 @@ TEXT = (
         "tokens per word",
         "Fertility: tokens that overlap a word, a run of letters, marks and digits of Unicode; the mean over words. "
         "None if most words are in scripts written without spaces, as Chinese is.",
-        _of_words("overlaps"),
+        _mean_of_words(int),
         -1,
         source=_RUST,
     ),
@@ -126,7 +123,7 @@ TEXT = (
         "whole",
         "words in one token",
         "The share of words that no token ends in; none as of tokens per word.",
-        _of_words("whole"),
+        _mean_of_words(lambda tokens: tokens == 1),
         1,
         ".1%",
         _RUST,
@@ -135,7 +132,7 @@ TEXT = (
         "vocabulary_used",
         "vocabulary used",
         "The share of the vocabulary that occurs in the text.",
-        lambda record: len(record.used) / record.size if record.used else None,
+        lambda record: _ratio(len(record.used), record.tokenizer.size),
         1,
         ".1%",
         "TokEval `vocabulary_utilization`",
@@ -160,18 +157,18 @@ TEXT = (
     ),
     Number(
         "integrity",
-        "whole characters",
+        "complete characters",
         "The share of tokens that are complete UTF-8 characters.",
-        _rest("broken", "tokens"),
+        lambda record: _rest(record.broken, record.sums["tokens"]),
         1,
         ".1%",
         "TokEval `utf8_token_integrity`",
     ),
     Number(
         "round_trip",
-        "lines that come back",
+        "lossless lines",
         "The share of lines, not blank, that decoding returns as they were, or in NFC.",
-        _rest("changed_lines", "lines"),
+        lambda record: _rest(record.sums["changed_lines"], record.sums["lines"]),
         1,
         ".1%",
         "TokEval `reconstruction_fidelity`",
@@ -203,7 +200,7 @@ AGAINST = Number(
     "nsl",
     "normalized length",
     "Tokens of this tokenizer over those of another one, for the same text.",
-    lambda pair: pair[0] / pair[1] if pair[1] else None,
+    lambda pair: _ratio(*pair),
     -1,
     source="Dagan et al. 2024, arXiv:2402.01035",
 )

@@ -22,7 +22,7 @@ from typing import Any
 
 from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.system import process_lock
-from bpe_pipeline.reports.figure import LIGHT, Figure, theme
+from bpe_pipeline.reports.figure import THEME, Figure
 from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.storage import Location
 from bpe_pipeline.storage.atomic import make_directory, single_output, write_whole
@@ -90,8 +90,9 @@ def why_no_figures() -> str:
 
 def drawn(figure: Figure, form: str) -> bytes:
     """Return a figure as a file: `svg` or `pdf`."""
-    spec = {**figure.spec, "width": _FILE_PIXELS, "config": {**theme(10), "font": "sans-serif", "background": "white"}}
-    coloured = re.sub(r"var\(--([\w-]+)\)", lambda match: LIGHT[match[1]], json.dumps(spec))
+    config = {**THEME["config"], "font": "sans-serif", "background": "white"}
+    spec = json.dumps({**figure.spec, "width": _FILE_PIXELS, "config": config})
+    coloured = re.sub(r"var\(--([\w-]+)\)", lambda match: THEME["light"][match[1]], spec)
     data: Any = getattr(import_module("vl_convert"), f"vegalite_to_{form}")(coloured)
     return data.encode() if isinstance(data, str) else bytes(data)
 

@@ -43,36 +43,37 @@ class EncodingSummary(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return at most ten rows."""
-        if self.part is not None:
-            yield Rows(self._rows_of_part(self.part))
-            return
+        yield Rows(self._rows() if self.part is None else self._rows_of_part(self.part))
+
+    def _rows(self) -> tuple[tuple[str, object], ...]:
         corpus, documents = self.corpus, format_count(self.corpus.documents, "documents")
-        once = corpus.pack is None
-        rate = f" ({corpus.bytes_per_token:.3f} bytes of text each" if once and corpus.bytes_per_token else ""
-        rate += "" if not rate else ")" if corpus.text_tokens == corpus.tokens else ", special tokens aside)"
+        aside = "" if corpus.text_tokens == corpus.tokens else ", special tokens aside"
+        rate = f" ({corpus.bytes_per_token:.3f} bytes of text each{aside})" if corpus.bytes_per_token else ""
         shard_bytes = format_bytes(sum(shard.bytes for shard in corpus.shards))
         if corpus.kind == "bin of uint32":
             shard_bytes += "; nanoGPT's loader reads uint16: change its dtype"
         validation = sum(shard.tokens for shard in corpus.shards if shard.split is not None)
         how = "follows each" if corpus.documents_by == "separator" else "ends each; offsets or rows mark the limits"
+        separator = f"{corpus.separator} (id {corpus.separator_id}) {how}" if corpus.separator else ""
         decode = ["bpe-pipeline", "decode", str(self.directory), "--tokenizer", str(self.tokenizer)]
         has_positions = corpus.made_by is None and "position_ids" in (corpus.columns or {})
-        yield Rows(
-            (
-                ("tokenizer", "" if self.tokenizer is None else self._used()),
-                ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
-                ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
-                ("left out", str(corpus.not_taken)),
-                ("skipped/altered", in_one_line(in_words(corpus.losses), f"bpe-pipeline info {self.directory}")),
-                ("tokens", f"{corpus.tokens:,}{rate}"),
-                ("validation", f"{validation:,} of these tokens{self._held_out()}" if validation else ""),
-                ("rows", "" if corpus.pack is None else _packed(corpus)),
-                ("position_ids", _APART if has_positions else ""),
-                ("documents", (corpus.separator and f"{corpus.separator} (id {corpus.separator_id}) {how}") or ""),
-                ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
-                ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
-            )
+        return (
+            ("tokenizer", "" if self.tokenizer is None else self._used()),
+            ("shards", f"{self.directory} ({len(corpus.shards):,} {corpus.kind}, {shard_bytes})"),
+            ("corpus", f"{format_count(corpus.files, 'files')}, {format_bytes(corpus.read_bytes)}, {documents}"),
+            ("left out", str(corpus.not_taken)),
+            ("skipped/altered", in_one_line(in_words(corpus.losses), f"bpe-pipeline info {self.directory}")),
+            ("tokens", f"{corpus.tokens:,}{rate if corpus.pack is None else ''}"),
+            ("validation", f"{validation:,} of these tokens{self._held_out()}" if validation else ""),
+            ("rows", "" if corpus.pack is None else _packed(corpus)),
+            ("position_ids", _APART if has_positions else ""),
+            ("documents", separator),
+            ("time", self._time()),
+            ("next", "" if self.tokenizer is None else f"{shlex.join(decode)} | head"),
         )
+
+    def _time(self) -> str:
+        return time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)
 
     def _held_out(self) -> str:
         """Say where validation starts, if that is a place in the text."""
@@ -95,14 +96,15 @@ class EncodingSummary(Result):
             ("shards", self.directory),
             ("text of the part", f"{of_part}, {format_count(self.corpus.tokens, 'tokens')}"),
             ("skipped/altered", list(map(str, in_words(self.corpus.losses)))),
-            ("time", time_and_memory(self.times, self.retries, self.peak_memory_bytes, self.cluster)),
+            ("time", self._time()),
             *part.rows(),
         )
 
 
 def _packed(corpus: EncodedCorpus) -> str:
     """Say how documents were packed, and what that cost."""
-    known = [name for name in _AMOUNTS if any(getattr(shard, name) is not None for shard in corpus.shards)]
-    amounts = ((name, sum(getattr(shard, name) or 0 for shard in corpus.shards)) for name in known)
-    rows = sum(shard.samples for shard in corpus.shards)
-    return ", ".join([f"{rows:,} by {corpus.pack}", *(f"{count:,} tokens {name}" for name, count in amounts)])
+    words = [f"{sum(shard.samples for shard in corpus.shards):,} by {corpus.pack}"]
+    for name in _AMOUNTS:
+        counts = [count for shard in corpus.shards if (count := getattr(shard, name)) is not None]
+        words += [f"{sum(counts):,} tokens {name}"] if counts else []
+    return ", ".join(words)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bpe_pipeline import __version__
 from bpe_pipeline.base.printable import printable
-from bpe_pipeline.reports.figure import DARK, LIGHT
+from bpe_pipeline.reports.figure import THEME
 from bpe_pipeline.reports.parts import Part
 
 
@@ -25,7 +25,7 @@ def templates() -> Any:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else printable(value),
     )
-    made.globals |= {"light": LIGHT, "dark": DARK, "version": __version__}
+    made.globals |= {"light": THEME["light"], "dark": THEME["dark"], "version": __version__}
     made.filters["cell"] = lambda text: Markup(printable(text).replace("|", "\\|").replace("<", "&lt;"))  # noqa: S704
     return made
 

@@ -9,8 +9,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
-from operator import add
+from functools import partial
+from itertools import accumulate, starmap
+from operator import add, gt
 
 from bpe_pipeline.base import machine
 from bpe_pipeline.corpus.sampling import Choice, Drawn, read_chosen
@@ -20,9 +21,9 @@ from bpe_pipeline.merges.merge_list import MergeList, rare_share
 from bpe_pipeline.merges.vocabulary import Vocabulary
 from bpe_pipeline.reports import numbers
 from bpe_pipeline.reports.formulas import gini
-from bpe_pipeline.reports.measure import SampleText, TextMeasures, measure, source_names
-from bpe_pipeline.reports.numbers import MergeNumbers, Numbers, Sample, SentenceTokens, SizePoint
-from bpe_pipeline.reports.record import MeasuredTokenizer
+from bpe_pipeline.reports.measure import SampleText, count, measure, source_names
+from bpe_pipeline.reports.numbers import MergeNumbers, Numbers, Reference, Sample, SentenceTokens, SizePoint
+from bpe_pipeline.reports.record import MeasuredTokenizer, Record
 from bpe_pipeline.reports.tokens import SpecialToken, readable, scripts_of, token_uses, vocabulary_numbers
 from bpe_pipeline.run.ids import Roles
 from bpe_pipeline.storage import Location
@@ -31,7 +32,6 @@ from bpe_pipeline.tokenizer.export import Trained
 from bpe_pipeline.tokenizer.model import Model
 
 _CURVE_STEPS = 160
-_CURVE_BYTES = 11 << 20  # more of a sample is not encoded for each size
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,14 @@ def compute_numbers(task: NumbersTask) -> Numbers:
     vocabulary = model.vocabulary
     fixed = vocabulary.size - len(vocabulary.left)
     uses = _uses(task.trained, model)
-    references = [numbers.REFERENCES[name] for name in task.references]
-    of_references = [one["tokens"] for one in references]
-    sentences = tuple(
-        SentenceTokens(
-            language,
-            (*(len(one.encode(text)) for _, one in named), *(tokens[language] for tokens in of_references)),
+    references = {name: numbers.REFERENCES[name] for name in task.references}
+    sentences = {
+        language: (
+            *(len(tokenizer.encode(text)) for _, tokenizer in named),
+            *(reference["tokens"][language] for reference in references.values()),
         )
         for language, text in numbers.SENTENCES.items()
-    )
-    parallel = [sentence.counts for sentence in sentences if sentence.language in numbers.PARALLEL]
+    }
     return Numbers(
         tokenizers=tuple((name, one.size) for name, one in named),
         vocabulary=vocabulary_numbers(vocabulary, special_tokens(model), model.unreachable_tokens(), uses),
@@ -100,11 +98,10 @@ def compute_numbers(task: NumbersTask) -> Numbers:
         ),
         sample=_sample(task, model, drawn, named),
         references=tuple(
-            numbers.Reference(name, one["vocab_size"], one["source"])
-            for name, one in zip(task.references, references, strict=True)
+            Reference(name, reference["vocab_size"], reference["source"]) for name, reference in references.items()
         ),
-        sentences=sentences,
-        ginis=tuple(map(gini, zip(*parallel, strict=True))),
+        sentences=tuple(starmap(SentenceTokens, sentences.items())),
+        ginis=tuple(map(gini, zip(*(sentences[language] for language in numbers.PARALLEL), strict=True))),
         machine=machine.describe(),
         listing=listing(measured.vocab, uses),
         unread=tuple(sorted({one.file.path for one in task.choice.chosen} - {one.path for one in drawn})),
@@ -192,7 +189,8 @@ def _sample(
     rewritten = texts.changed_by_nfc() if named[0][1].nfc else {}
     if any(one.nfc for _, one in named):
         texts = texts.in_nfc()
-    measured, losses = measure(named, texts), Tally()
+    counted, losses = count(named, texts), Tally()
+    measured = measure(named, texts, counted)
     for one in drawn:
         losses.add("replacements", one.replaced, [one.path])
     return Sample(
@@ -202,7 +200,7 @@ def _sample(
         texts=len(drawn),
         tokenizers=measured,
         parallel=task.choice.languages if texts.same else (),
-        curve=_curve(task, texts.texts, measured[0].whole) if task.written_roles is not None else (),
+        curve=_curve(task, model.vocabulary, counted[0][""]) if task.written_roles is not None else (),
         losses=losses.kinds,
         rewritten=rewritten,
     )
@@ -228,21 +226,17 @@ def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str])
     return SampleText(texts, choice.languages, same), others
 
 
-def _curve(task: NumbersTask, texts: Sequence[tuple[str, str]], whole: TextMeasures) -> tuple[tuple[int, float], ...]:
-    """Encode the sample, or some texts of a large one, with the first merges alone: for each usual size up to this one.
-
-    With superwords there is none.
+def _curve(task: NumbersTask, vocabulary: Vocabulary, whole: Record) -> tuple[tuple[int, float], ...]:
+    """Return bytes per token of the sample at each usual size up to this one: without the last merges, a token that
+    they made is as many tokens as it has parts. With superwords there is none.
     """
-    options = task.trained.options
+    options, trained = task.trained.options, task.trained
     own = options.vocab_size[0]
     least = own - options.special.merge_budget(own)
     sizes = [size for size in numbers.MARKED_SIZES if options.first_size is None and least < size < own]
-    rate, some = whole.numbers.get("bytes_per_token", 0), texts[:: 1 + whole.bytes // _CURVE_BYTES]
-    full = _tokens(task.trained.model(own), some) if sizes and len(some) < len(texts) else whole.tokens
-    points = tuple((size, round(rate * full / max(_tokens(task.trained.model(size), some), 1), 4)) for size in sizes)
-    return (*points, (own, round(rate, 4))) if points else ()
-
-
-def _tokens(model: Model, texts: Sequence[tuple[str, str]]) -> int:
-    stretches = TextEncoder(model).text_stretches
-    return sum(len(ids) for _, text in texts for ids, _ in stretches(text))
+    kept, points = whole.sums["bytes"] - whole.sums["lost"], list[tuple[int, float]]()
+    for size in (*sizes, own) if sizes else ():
+        parts = vocabulary.parts(partial(gt, len(trained.merges(size))))
+        tokens = sum(count * parts[id_] for id_, count in whole.used.items())
+        points.append((size, round(kept / max(tokens, 1), 4)))
+    return tuple(points)

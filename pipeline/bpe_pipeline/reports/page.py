@@ -6,59 +6,31 @@ vl-convert, which has it, a page has no figures. A content security policy keeps
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bpe_pipeline.reports import drawing
-from bpe_pipeline.reports.figure import LIGHT, Figure, theme
+from bpe_pipeline.reports.figure import THEME
 from bpe_pipeline.reports.html import templates
-from bpe_pipeline.reports.numbers import Numbers
-from bpe_pipeline.reports.parts import Part, Table
-from bpe_pipeline.reports.plots import page_figures
+from bpe_pipeline.reports.parts import Part
+from bpe_pipeline.reports.summary import Report
+from bpe_pipeline.reports.tables import Chapter
 from bpe_pipeline.reports.verdict import COMPRESSION, comparison_table, rate_in_words
 
 
-@dataclass(frozen=True)
-class Chapter:
-    """A section of a page. search: how many tokens it offers to search; folded: it is unfolded to be read."""
-
-    id: str
-    title: str
-    parts: Sequence[Part]
-    figures: Sequence[Figure] = ()
-    search: str = ""
-    folded: bool = False
-
-
-def report_page(
-    directory: object, numbers: Numbers, verdict: Sequence[tuple[str, str]], parts: Mapping[str, Sequence[Part]]
-) -> str:
-    """Return the page of a report. directory: of the tokenizer; verdict: its rows; parts: by their sections."""
-    tables = [part for part in parts["lead"] if isinstance(part, Table)]
+def report_page(directory: object, report: Report, made: Sequence[Part]) -> str:
+    """Return the page of a report with numbers. directory: of the tokenizer; made: how it was made."""
+    assert report.numbers is not None, "a page is of numbers"
     script = drawing.page_script()
-    drawn = {one.id: one for one in page_figures(numbers, tables)} if script else {}
-
-    def figures(*names: str) -> list[Figure]:
-        return [drawn[name] for name in names if name in drawn]
-
-    chapters = [
-        Chapter("sizes", "Vocabulary sizes", parts["sizes"], figures("size-curve", "gain")),
-        *([Chapter("inputs", "Inputs", parts["lead"], figures("heat-map"))] if parts["lead"] else []),
-        Chapter("by-language", "By language", parts["languages"], figures("languages")),
-        Chapter("sample", "Sample", [*parts["sample"], *parts["sources"]]),
-        Chapter("tokens", "Tokens", parts["tokens"], search=f"{numbers.tokenizers[0][1]:,}"),
-        Chapter("made", "How it was made", [*parts["skipped"], *parts["made"]], folded=True),
-    ]
-    described = {"figures": {name: one.spec for name, one in drawn.items()}, "theme": theme(), "light": LIGHT}
+    figures = {figure.id: figure.spec for figure in report.figures} if script else {}
     return _page(
         title=f"Tokenizer report: {directory}",
-        verdict={**dict(verdict), COMPRESSION: rate_in_words(numbers)},
-        compared=[comparison_table(numbers)],
-        chapters=chapters,
-        listing=base64.b64encode(numbers.listing).decode(),
+        verdict={**dict(report.verdict), COMPRESSION: rate_in_words(report.numbers)},
+        compared=[comparison_table(report.numbers)],
+        chapters=[*report.chapters, Chapter("made", "How it was made", made, folded=True)],
+        listing=base64.b64encode(report.numbers.listing).decode(),
         script=script,
-        drawing=_in_script(described),
+        drawing=_in_script({"figures": figures, "theme": THEME["config"], "light": THEME["light"]}),
     )
 
 

@@ -3,7 +3,7 @@
 `templates/parts.html` shows them as HTML, by their kind.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -28,15 +28,29 @@ class Rows:
         before = ["", *(name for name, _ in listed)]
         return [("" if name == last else name, text) for last, (name, text) in zip(before, listed, strict=False)]
 
+    def text(self, columns: int) -> str:
+        """Align names and values."""
+        rows, indent = self.texts(), "  " if self.title else ""
+        width = max((len(name) for name, _ in rows), default=0)
+        lines = [printable(self.title)] if self.title else []
+        for name, text in rows:
+            line = printable(f"{indent}{name:<{width}}  {text}")
+            lines.append(wrapped(line, columns, len(indent) + width + 2, command=name == "next"))
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True)
 class Note:
     """A paragraph. warning: it is to be seen."""
 
     title: str
-    text: str
+    note: str
     warning: bool = False
     kind: ClassVar = "note"
+
+    def text(self, columns: int) -> str:
+        """Return the title and the paragraph below it."""
+        return "\n".join([printable(self.title), wrapped(printable(f"  {self.note}"), columns)])
 
 
 class Excluded(float):
@@ -71,19 +85,44 @@ class Table:
 
     def marks(self) -> dict[tuple[int, int], str]:
         """Return marks by row and column, also of several cells that look alike; none if all compared cells do."""
-        cells = [[(row, column) for column in self.better] for row in range(len(self.rows))]
         texts, marks = self.texts(), dict[tuple[int, int], str]()
-        for group in cells if self.across else zip(*cells, strict=True):
-            values = {(row, column): self.rows[row][column] for row, column in group}
-            known = {at: value * self.better[at[1]] for at, value in values.items() if isinstance(value, int | float)}
-            alike = {(row, column): texts[row][column] for row, column in known}
-            least, most = (choose(known, key=known.__getitem__, default=None) for choose in (min, max))
-            if least and most and known[most] - known[least] >= _LEAST_MARKED * max(map(abs, known.values())):
-                mark_of = {alike[least]: "worst", alike[most]: "best"}
-                marks |= {at: mark_of[text] for at, text in alike.items() if len(mark_of) > 1 and text in mark_of}
-        places = ((row, at) for row, cells in enumerate(self.rows) for at in range(len(cells)))
-        marks |= {(row, at): "excluded" for row, at in places if isinstance(self.rows[row][at], Excluded)}
+        columns = [[(row, column) for row in range(len(texts))] for column in self.better]
+        for group in zip(*columns, strict=True) if self.across else columns:
+            cells = {(row, at): self.rows[row][at] for row, at in group}
+            known = {at: cell * self.better[at[1]] for at, cell in cells.items() if isinstance(cell, int | float)}
+            ranked = sorted(known, key=known.__getitem__)
+            ends = [texts[row][at] for row, at in (*ranked[:1], *ranked[-1:])]
+            sizes = [abs(value) for value in known.values()]
+            if len({*ends}) > 1 and known[ranked[-1]] - known[ranked[0]] >= _LEAST_MARKED * max(sizes):
+                names = dict(zip(ends, ("worst", "best"), strict=True))
+                marks |= {(row, at): names[texts[row][at]] for row, at in known if texts[row][at] in names}
+        for row, listed in enumerate(self.rows):
+            marks |= {(row, at): "excluded" for at, cell in enumerate(listed) if isinstance(cell, Excluded)}
         return marks if self.picked is None else marks | {self.picked: "recommended"}
+
+    def text(self, columns: int) -> str:
+        """Align the first column left and the others right; leave out columns that do not fit, and say so."""
+        texts, (row, picked) = self.texts(), self.picked or (0, 0)
+        if picked:
+            texts[row][picked] = f"*{texts[row][picked]}"
+        rows = [[printable(cell) for cell in cells] for cells in (self.headers, *texts[:_MOST_ROWS])]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        if widths[0] > columns // 2:
+            widths[0] = columns // 2
+            rows = [[name if len(name) <= widths[0] else f"…{name[1 - widths[0] :]}", *more] for name, *more in rows]
+        shown = [0]
+        for at in sorted(range(1, len(widths)), key=lambda at: at != picked):  # that one before all others
+            if sum(2 + widths[other] for other in (*shown, at)) <= columns:
+                shown = sorted([*shown, at])
+        lines = [printable(self.title)]
+        for cells in rows:
+            aligned = (cells[at].rjust(widths[at]) if at else cells[at].ljust(widths[at]) for at in shown)
+            lines.append("  ".join(("", *aligned)).rstrip())
+        if (more := len(self.rows) - _MOST_ROWS) > 0:
+            lines.append(f"  ... {more} more in {self.whole}")
+        if absent := ", ".join(name for at, name in enumerate(rows[0]) if at not in shown):
+            lines.append(wrapped(f"  ... too wide for {columns} columns: {absent}; see {self.whole}", columns))
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -104,60 +143,16 @@ class Items:
 Part = Rows | Note | Table | Items
 
 
+def as_text(parts: Iterable[Part], columns: int = UNBOUNDED) -> str:
+    """Return parts as text, with a blank line between them. columns: of a terminal; what is longer is wrapped."""
+    return "\n\n".join(part.text(columns) for part in parts)
+
+
 def _lines(value: object) -> list[str]:
     if isinstance(value, list | tuple):
         more = [f"... and {len(value) - _MOST_LINES:,} more: --json has all"] if len(value) > _MOST_LINES else []
         return [*map(str, value[:_MOST_LINES]), *more]
     return [f"{value:,}" if type(value) is int else str(value)]
-
-
-def as_text(parts: Iterable[Part], columns: int = UNBOUNDED) -> str:
-    """Return parts as text, with a blank line between them. columns: of a terminal; what is longer is wrapped."""
-    return "\n\n".join(_TEXT[type(part)](part, columns) for part in parts)
-
-
-def _rows_text(part: Rows, columns: int) -> str:
-    """Align names and values."""
-    rows, indent = part.texts(), "  " if part.title else ""
-    width = max((len(name) for name, _ in rows), default=0)
-    lines = [printable(part.title)] if part.title else []
-    for name, text in rows:
-        line = printable(f"{indent}{name:<{width}}  {text}")
-        lines.append(wrapped(line, columns, len(indent) + width + 2, command=name == "next"))
-    return "\n".join(lines)
-
-
-def _note_text(part: Note, columns: int) -> str:
-    return "\n".join([printable(part.title), wrapped(printable(f"  {part.text}"), columns)])
-
-
-def _table_text(part: Table, columns: int) -> str:
-    """Align the first column left and the others right; leave out columns that do not fit, and say so."""
-    texts = part.texts()
-    if part.picked is not None:
-        texts[part.picked[0]][part.picked[1]] = "*" + texts[part.picked[0]][part.picked[1]]
-    rows = [[printable(cell) for cell in row] for row in (part.headers, *texts[:_MOST_ROWS])]
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    if first > columns // 2:
-        first = columns // 2
-        rows = [[name if len(name) <= first else f"…{name[1 - first :]}", *cells] for name, *cells in rows]
-    kept = _that_fit(others, columns - first - 2, None if part.picked is None else part.picked[1] - 1)
-    shown = ([row[0].ljust(first), *(row[1 + at].rjust(others[at]) for at in kept)] for row in rows)
-    lines = [printable(part.title), *("  ".join(("", *row)).rstrip() for row in shown)]
-    if (more := len(part.rows) - _MOST_ROWS) > 0:
-        lines.append(f"  ... {more} more in {part.whole}")
-    if left_out := [name for at, name in enumerate(rows[0][1:]) if at not in kept]:
-        lines.append(wrapped(f"  ... too wide for {columns} columns: {', '.join(left_out)}; see {part.whole}", columns))
-    return "\n".join(lines)
-
-
-def _that_fit(widths: Sequence[int], columns: int, first: int | None) -> list[int]:
-    """Return the positions of the columns that fit next to each other, `first` before all others."""
-    kept = list[int]()
-    for at in sorted(range(len(widths)), key=lambda at: at != first):
-        if sum(widths[one] + 2 for one in (*kept, at)) <= columns:
-            kept.append(at)
-    return sorted(kept)
 
 
 def _cell(cell: object, form: str) -> str:
@@ -166,6 +161,3 @@ def _cell(cell: object, form: str) -> str:
         shown = format_share(cell, form) if of_share else format(cell, "," if isinstance(cell, int) else form)
         return shown + "†" * isinstance(cell, Excluded)
     return "–" if cell is None else str(cell)
-
-
-_TEXT: Mapping[type, Any] = {Rows: _rows_text, Note: _note_text, Table: _table_text, Items: Items.text}

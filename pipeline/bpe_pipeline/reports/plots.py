@@ -1,16 +1,14 @@
 """The figures of the report: its numbers as `Figure`s, each with every compared tokenizer."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from bpe_pipeline.reports.figure import Figure, Series, category, figure_of, heat_map, number, size
+from bpe_pipeline.reports.figure import Figure, Series, category, figure_of, number, size
 from bpe_pipeline.reports.numbers import MARKED_SIZES, Numbers, language_costs
-from bpe_pipeline.reports.parts import Table
 
 
-def page_figures(numbers: Numbers, tables: Iterable[Table] = ()) -> list[Figure]:
-    """Return the figures that have values: sizes, doublings, heat maps of tables, and languages."""
-    maps = [heat_map(table) for table in tables if table.heat]
-    return [_sizes(numbers), *_gain(numbers), *maps, _languages(numbers)]
+def size_figures(numbers: Numbers) -> list[Figure]:
+    """Return the figures of the sizes: bytes per token, and what each doubling saves."""
+    return [_sizes(numbers), *_gain(numbers)]
 
 
 def _sizes(numbers: Numbers) -> Figure:
@@ -48,7 +46,7 @@ def _gain(numbers: Numbers) -> Iterator[Figure]:
         yield figure_of("gain", title, (x, y), [Series("saved", saved)], note, "bar")
 
 
-def _languages(numbers: Numbers) -> Figure:
+def language_figure(numbers: Numbers) -> Figure:
     """The cost of each language relative to one of them, the cheapest first."""
     found = language_costs(numbers)
     ordered = sorted(found.costs, key=found.times)

@@ -16,7 +16,6 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from bpe_pipeline.base import machine
 from bpe_pipeline.base.errors import PipelineError, unfit
 from bpe_pipeline.base.events import Advanced, Event, Listener, Notice, StageEnded, StageStarted, warn_of
 from bpe_pipeline.base.printable import PROGRAM, UNBOUNDED, printable, printable_lines, write_error
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _LINE_EVERY_S = 5.0
-_MEMORY_EVERY_S = 1.0  # looking at all processes takes time
 _RATE_AFTER_S = 1.0  # an earlier rate means nothing
-_COLUMNS_OF_RATE, _COLUMNS_OF_MEMORY = 75, 100  # of a terminal: a narrower one has the name, the bar and the rest
+_BAR_COLUMNS = 10
 _FIRST_MERGES = 10  # merges take time by how often their pairs occur: the n-th one as 1 / (n + 10), about
 _StageEvent = StageStarted | Advanced | StageEnded
 _MARKS = {"warning": "warning: ", "info": ""}
@@ -118,7 +116,7 @@ class _Stage:
         self.next_s = 0.0
         self.bar: Any = None
         self._earlier = started.done  # it says nothing about the rate
-        self._start_s, self._memory_s, self._memory = time.monotonic(), 0.0, ""
+        self._start_s = time.monotonic()
         self._reading_s = 0.0  # of the pre-tokens, before the first merge
 
     def advance(self, amount: int) -> None:
@@ -140,35 +138,23 @@ class _Stage:
     def _work(self, count: float) -> float:
         return math.log1p(count / _FIRST_MERGES) if self._merges else count
 
-    def text(self, columns: int = UNBOUNDED, name_columns: int = 0) -> str:
-        """Say how much is done, the rate since it started, the time left, and the memory in use: what fits next to the
-        bar and the longest name of a stage."""
-        now_s, words = time.monotonic(), [self.amount(self.done)]
+    def text(self, columns: int = UNBOUNDED) -> str:
+        """Say how much is done, the time left, and the rate since it started: what fits into some columns."""
+        words = [self.amount(self.done)]
         if self.total:
             done = words[0] if self.unit == "bytes" and self.done else f"{self.done:,}"
             words = [f"{done} of {self.amount(self.total)}", *([f"{self.done / self.total:.0%}"] if self.done else [])]
-        elapsed_s, new = now_s - self._start_s, self.done - self._earlier
+        elapsed_s, new = time.monotonic() - self._start_s, self.done - self._earlier
         if elapsed_s >= _RATE_AFTER_S and new > 0:
-            if columns >= _COLUMNS_OF_RATE and not self._merges:  # the first merges take the longest
+            if (left_s := self._left_s(elapsed_s)) is not None:
+                words.append(f"about {duration(left_s)} left")
+            if not self._merges:  # the first merges take the longest
                 rate = new / elapsed_s
                 shown = self.amount(rate) if self.unit == "bytes" or rate >= 10 else f"{rate:.1f} {self.unit}"
                 words.append(f"{shown}/s")
-            if (left_s := self._left_s(elapsed_s)) is not None:
-                words.append(f"about {duration(left_s)} left")
-        if columns >= _COLUMNS_OF_MEMORY and now_s - self._memory_s >= _MEMORY_EVERY_S:
-            self._memory_s = now_s
-            with contextlib.suppress(OSError):
-                self._memory = f"memory {format_bytes(machine.process_tree_memory())}"
-        words += filter(None, [self._memory])
-        left = columns - name_columns - bar_of(columns) - 2
-        while len(words) > 1 and len(", ".join(words)) > left:
+        while len(words) > 1 and len(", ".join(words)) > columns:
             words.pop()
         return ", ".join(words)
-
-
-def bar_of(columns: int) -> int:
-    """Return the width of a bar on a terminal."""
-    return 20 if columns >= _COLUMNS_OF_MEMORY else 10
 
 
 def duration(seconds: float) -> str:
@@ -224,7 +210,7 @@ def _bars() -> Iterator[Listener]:
             console, fixed = Console(stderr=True), Column(no_wrap=True)
             name = TextColumn("{task.description:<10}")
             text = TextColumn("{task.fields[text]}", table_column=Column())
-            bar = BarColumn(bar_of(console.width), table_column=fixed)
+            bar = BarColumn(_BAR_COLUMNS, table_column=fixed)
             return drawn.enter_context(Progress(name, bar, text, console=console))
 
         def notify(notice: Notice) -> None:
@@ -233,8 +219,7 @@ def _bars() -> Iterator[Listener]:
 
         def show(event: _StageEvent, stage: _Stage) -> None:
             total, names = stage.total or 1, [event.stage, *(task.description for task in bars().tasks)]
-            if not isinstance(event, StageEnded):
-                text = stage.text(bars().console.width, max(10, *map(len, names)))
+            text = stage.text(bars().console.width - max(10, *map(len, names)) - _BAR_COLUMNS - 2)
             if isinstance(event, StageStarted):
                 stage.bar = bars().add_task(event.stage, total=stage.total or None, completed=stage.done, text=text)
             elif isinstance(event, Advanced):

@@ -14,10 +14,8 @@ from typing import Any
 
 from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.pattern.normalization import nfc
-from bpe_pipeline.reports.tokens import UNSPACED, script_of_character
+from bpe_pipeline.reports.tokens import script_of_character
 
-Sums = dict[str, int]
-"""What was counted, by name."""
 _NUMBERS = re.compile("([0-9]+)")
 
 
@@ -90,68 +88,60 @@ def _spans(pattern: Any, text: str) -> Iterator[tuple[str, int, int]]:
 
 @dataclass
 class Record:
-    """What was counted. used: ids with their counts; numbers: (digits, cuts inside) with theirs; scripts: bytes of the
-    words of each script; size: of the vocabulary."""
+    """What was counted of some texts. sums: amounts by name; used: ids; words: (script, bytes, tokens that overlap);
+    numbers: (digits, cuts inside)."""
 
-    size: int
-    sums: Sums = field(default_factory=dict)
-    scripts: Counter[str] = field(default_factory=Counter)
+    tokenizer: MeasuredTokenizer
+    sums: Counter[str] = field(default_factory=Counter)
     used: Counter[int] = field(default_factory=Counter)
+    words: Counter[tuple[str, int, int]] = field(default_factory=Counter)
     numbers: Counter[tuple[int, tuple[int, ...]]] = field(default_factory=Counter)
 
     def add(self, other: "Record") -> None:
         """Add what another record of the same tokenizer counted."""
-        add_to(self.sums, other.sums)
-        self.scripts.update(other.scripts)
+        self.sums.update(other.sums)
         self.used.update(other.used)
+        self.words.update(other.words)
         self.numbers.update(other.numbers)
 
+    @property
+    def broken(self) -> int:
+        """How many tokens are not complete characters."""
+        return sum(self.used[id_] for id_ in self.used.keys() & self.tokenizer.broken)
 
-def add_to(sums: Sums, more: Mapping[str, int]) -> None:
-    """Add amounts to others by their names."""
-    for name, amount in more.items():
-        sums[name] = sums.get(name, 0) + amount
+    @property
+    def scripts(self) -> Counter[str]:
+        """The bytes of the words of each script."""
+        scripts = Counter[str]()
+        for (script, size, _), count in self.words.items():
+            scripts[script] += count * size
+        return scripts
 
-
-def record_of(tokenizer: MeasuredTokenizer, texts: Iterable[MarkedText]) -> Record:
-    """Count how a tokenizer cuts texts."""
-    record = Record(tokenizer.size)
-    words = Counter[tuple[str, int, int]]()  # by script, bytes and tokens
-    for text in texts:
-        _count(record, tokenizer, text, words)
-    broken = sum(record.used[id_] for id_ in record.used.keys() & tokenizer.broken)
-    add_to(record.sums, {"broken": broken, "words": 0, "unspaced": 0, "overlaps": 0, "whole": 0})
-    for (script, size, overlaps), count in words.items():
-        counted = {"words": count, "unspaced": count * (script in UNSPACED)}
-        add_to(record.sums, {**counted, "overlaps": count * overlaps, "whole": count * (overlaps == 1)})
-        record.scripts[script] += count * size
-    return record
-
-
-def _count(
-    record: Record, tokenizer: MeasuredTokenizer, text: MarkedText, words: Counter[tuple[str, int, int]]
-) -> None:
-    """Count one text."""
-    vocab, sums, tokens, decoded, parts = tokenizer.vocab, record.sums, 0, list[str](), list[str]()
-    for ids, data in tokenizer.stretches(text.text):
-        cut = [vocab[id_] for id_ in ids]
-        original, prepared = data.decode(), b"".join(cut).decode(errors="replace")  # both may be normalized
-        marked = text if prepared == text.text else MarkedText(prepared)
-        ends = list(accumulate(map(len, cut)))
-        for script, begin, end in marked.words:
-            words[script, end - begin, overlapping(ends, begin, end)] += 1
-        for begin, end in marked.numbers:
-            inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
-            record.numbers[end - begin, tuple(at - begin for at in inside)] += 1
-        back = prepared if tokenizer.decode is None else tokenizer.decode(ids)
-        add_to(sums, {"bytes": len(data), "characters": len(original), "lost": bytes_lost(original, back)})
-        record.used.update(ids)
-        tokens += len(ids)
-        decoded.append(back)
-        parts.append(original)
-    # Special tokens of this tokenizer, which cut a text into stretches, are not decoded.
-    changed = _changed_lines(text if len(parts) == 1 else MarkedText("".join(parts)), "".join(decoded))
-    add_to(sums, {"tokens": tokens, "lines": text.lines, "changed_lines": changed})
+    def count(self, text: MarkedText) -> None:
+        """Count how the tokenizer cuts a text."""
+        vocab, sums, decoded, parts = self.tokenizer.vocab, self.sums, list[str](), list[str]()
+        for ids, data in self.tokenizer.stretches(text.text):
+            cut = [vocab[id_] for id_ in ids]
+            original, prepared = data.decode(), b"".join(cut).decode(errors="replace")  # both may be normalized
+            marked = text if prepared == text.text else MarkedText(prepared)
+            ends = list(accumulate(map(len, cut)))
+            for script, begin, end in marked.words:
+                self.words[script, end - begin, overlapping(ends, begin, end)] += 1
+            for begin, end in marked.numbers:
+                inside = ends[bisect_right(ends, begin) : bisect_left(ends, end)]
+                self.numbers[end - begin, tuple(at - begin for at in inside)] += 1
+            back = prepared if self.tokenizer.decode is None else self.tokenizer.decode(ids)
+            sums["bytes"] += len(data)
+            sums["characters"] += len(original)
+            sums["lost"] += bytes_lost(original, back)
+            sums["tokens"] += len(ids)
+            self.used.update(ids)
+            decoded.append(back)
+            parts.append(original)
+        # Special tokens of this tokenizer, which cut a text into stretches, are not decoded.
+        whole = text if len(parts) == 1 else MarkedText("".join(parts))
+        sums["lines"] += text.lines
+        sums["changed_lines"] += _changed_lines(whole, "".join(decoded))
 
 
 def overlapping(ends: Sequence[int], begin: int, end: int) -> int:

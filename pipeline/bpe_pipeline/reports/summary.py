@@ -14,17 +14,16 @@ from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.corpus.skipped_or_altered import in_one_line
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.executors import ClusterUse
+from bpe_pipeline.reports.figure import Figure
 from bpe_pipeline.reports.numbers import Numbers
 from bpe_pipeline.reports.parts import Part, Rows, Table, as_text
 from bpe_pipeline.reports.result import NOT_STORED, Advice, Result, plain, time_and_memory
-from bpe_pipeline.reports.tables import mixture_table, sections
+from bpe_pipeline.reports.tables import Chapter, chapters, mixture_table
 from bpe_pipeline.reports.verdict import recommended_size, verdict
 from bpe_pipeline.run.manifest import Manifest
 from bpe_pipeline.run.parts import PartDone
 from bpe_pipeline.storage import Location
 from bpe_pipeline.tokenizer.export import AT_SIZE, VocabularyFacts
-
-_MOST_FILES = 8  # that a page names
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,6 @@ class Summary(Result):
         if self.part is not None:
             return self._rows_of_part(self.part)
         different = f"{corpus.pre_tokens:,} pre-tokens, of which {corpus.different_pre_tokens:,} are different"
-        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
             ("run", self.directory if whole else ""),
             ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
@@ -115,10 +113,7 @@ class Summary(Result):
             ("vocabulary", "" if vocabulary is None else _kinds(vocabulary, corpus)),
             ("bytes per token", "" if vocabulary is None else "; ".join(_rates(vocabulary, corpus))),
             *(row for section in self.sections for row in section.rows[: None if whole else 1]),
-            (
-                "time",
-                time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster) if self.stages else "",
-            ),
+            ("time", self._time() if self.stages else ""),
             ("run", self.directory if vocabulary is None and not whole else ""),
             *self._written(whole=whole),
             ("ids changed", [f"{name}: {text}" for name, text in self.changed_ids.items()]),
@@ -130,14 +125,17 @@ class Summary(Result):
 
     def _rows_of_part(self, part: PartDone) -> tuple[tuple[str, object], ...]:
         of_part = f"{format_bytes(self.corpus.bytes)}, {format_count(self.corpus.documents, 'documents')}"
-        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
         return (
             ("run", self.directory),
             ("text of the part" if part.unit == "chunks" else "text", f"{of_part} (pattern {self.pattern})"),
             ("skipped/altered", self.corpus.losses),
-            ("time", time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)),
+            ("time", self._time()),
             *part.rows(),
         )
+
+    def _time(self) -> str:
+        cluster = ClusterUse(self.nodes, self.peak_node_bytes)
+        return time_and_memory(self.stages, self.retries, self.peak_memory_bytes, cluster)
 
     def _written(self, *, whole: bool) -> Iterable[tuple[str, object]]:
         """Return where the tokenizers are: in one row, or with the files of the first and a row for each other size."""
@@ -147,8 +145,7 @@ class Summary(Result):
         first, others = f"{self.tokenizer_directory} ({files})", list[str]()
         for other in self.other_sizes:
             rate = other.vocabulary.bytes_per_token
-            known = [f"{other.vocabulary.vocab_size:,} tokens"] * whole + [f"{rate:.3f} bytes per token"] * bool(rate)
-            others.append(f"{other.tokenizer_directory}" + (f" ({', '.join(known)})" if known else ""))
+            others.append(f"{other.tokenizer_directory}" + (f" ({rate:.3f} bytes per token)" if rate else ""))
         if whole:
             return [("tokenizer", first), ("other sizes", others)]
         return [("tokenizer", ", ".join([first, *others]))]
@@ -158,10 +155,9 @@ class Summary(Result):
         merge = f"bpe-pipeline merge {shlex.quote(str(self.directory))} --vocab-size"
         if self.vocabulary is None:
             return [f"{merge} 32000"]
-        sizes = {self.vocabulary.vocab_size, *(other.vocabulary.vocab_size for other in self.other_sizes)}
-        another = next(size for size in (8000, 16_000, *range(32_000, 1 << 28, 32_000)) if size not in sizes)
         tokenizer = shlex.quote(str(self.tokenizer_directory))
-        return [f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'", f"{merge} {another}"]
+        encode = f"bpe-pipeline encode --tokenizer {tokenizer} --text 'Hello world'"
+        return [encode, f"{merge} {2 * self.vocabulary.vocab_size}"]
 
 
 def _read(corpus: CorpusFacts) -> Iterator[str]:
@@ -204,11 +200,6 @@ class Report(Result):
     summary: Summary
     numbers: Numbers | None = None
 
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        """Input that was skipped or altered, in words."""
-        return tuple(map(str, self.summary.corpus.losses))
-
     def to_json(self) -> dict[str, Any]:
         """Return the fields of the summary, with advice and `numbers`."""
         return {**self.summary.to_json(), "advice": plain(self.advice), "numbers": plain(self.numbers)}
@@ -220,46 +211,41 @@ class Report(Result):
         size = () if numbers is None else (recommended_size(numbers.merged, numbers.tokenizers[0][1]),)
         return (*size, *(one for section in self.summary.sections for one in section.advice))
 
-    @property
-    def added_tables(self) -> tuple[Table, ...]:
-        """The mixture of inputs or runs, and the tables of extensions."""
-        of_extensions = (table for section in self.summary.sections for table in section.tables)
-        return (*mixture_table(self.summary.corpus), *of_extensions)
-
     @cached_property
     def verdict(self) -> tuple[tuple[str, str], ...]:
         """The questions that the report answers first; none without numbers."""
         answers = {name: answer for section in self.summary.sections for name, answer in section.verdict.items()}
-        return () if self.numbers is None else verdict(self.numbers, self.skipped, answers)
+        skipped = list(map(str, self.summary.corpus.losses))
+        return () if self.numbers is None else verdict(self.numbers, skipped, answers)
 
-    def parts(self) -> dict[str, list[Part]]:
-        """Return what is shown of the numbers, by the section of the page; nothing without any."""
-        if self.numbers is None:
-            return {}
-        first: dict[str, list[Part]] = {"verdict": [Rows(self.verdict, "Verdict")], "lead": [*self.added_tables]}
-        return first | sections(self.numbers, self.skipped)
+    @cached_property
+    def chapters(self) -> list[Chapter]:
+        """What is shown of the numbers, and the tables of extensions."""
+        lead = [*mixture_table(self.summary.corpus), *(table for one in self.summary.sections for table in one.tables)]
+        return [Chapter("inputs", "Inputs", lead)] if self.numbers is None else chapters(self.numbers, lead)
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """The figures of all chapters."""
+        return tuple(figure for chapter in self.chapters for figure in chapter.figures)
 
     def how_made(self, options: Mapping[str, str], run: Manifest) -> list[Part]:
-        """Describe how a tokenizer was made: the result of the command, options, files, versions, stages."""
-        largest = sorted(run.plan.files, key=lambda file: -file.size)[:_MOST_FILES]
+        """Describe how a tokenizer was made: the result of the command, options, versions, memory."""
         versions = run.cutting | ({} if self.numbers is None else self.numbers.machine)
-        peaks = {name: format_bytes(peak) for name, peak in self.summary.stage_peak_bytes.items()}
-        stages = (
-            (name, "kept" if s is None else f"{s:.2f} s", peaks.get(name)) for name, s in self.summary.stages.items()
-        )
+        peaks = self.summary.stage_peak_bytes.items()
+        memory = ((f"peak memory while {name}", format_bytes(peak)) for name, peak in peaks)
         return [
             Rows(self.summary.rows(whole=True), "Result"),
             Rows(tuple(options.items()), "Options"),
-            Table("Largest files", ("file", "size"), tuple((file.path, format_bytes(file.size)) for file in largest)),
-            Rows(tuple(versions.items()), "Versions and machine"),
-            Table("Time and memory by stage", ("stage", "time", "peak memory"), tuple(stages)),
+            Rows((*versions.items(), *memory), "Versions and machine"),
         ]
 
     def shown(self) -> Iterable[Part]:
         """Return the facts of the summary, and the numbers."""
         yield Rows(self.summary.rows(whole=True))
-        parts = self.parts().values() or [self.added_tables]
-        yield from (part for of_section in parts for part in of_section)
+        if self.verdict:
+            yield Rows(self.verdict, "Verdict")
+        yield from (part for chapter in self.chapters for part in chapter.parts)
 
 
 @dataclass(frozen=True)
@@ -269,6 +255,7 @@ class WrittenReport(Result):
     written: tuple[Location, ...]
     numbers: Numbers | None = None
     parts: tuple[Part, ...] = field(default=(), metadata=NOT_STORED)
+    figures: tuple[Figure, ...] = field(default=(), metadata=NOT_STORED)
 
     event = "reported"
 
@@ -278,9 +265,8 @@ class WrittenReport(Result):
 
     def _repr_html_(self) -> str:
         from bpe_pipeline.reports.drawing import images
-        from bpe_pipeline.reports.plots import page_figures
 
-        return super()._repr_html_() + ("" if self.numbers is None else images(page_figures(self.numbers)))
+        return super()._repr_html_() + images(self.figures)
 
     @property
     def brief(self) -> str:

@@ -1,12 +1,15 @@
 """What the report shows of its numbers: rows, tables and lists, for the text, the page and the model card."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from bpe_pipeline.base.units import format_bytes, format_count
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
-from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, TEXT
+from bpe_pipeline.reports.definitions import AGAINST, NUMBERS
+from bpe_pipeline.reports.figure import Figure, heat_map
 from bpe_pipeline.reports.numbers import MARKED_SIZES, MergeNumbers, Numbers, Sample, language_costs
 from bpe_pipeline.reports.parts import Items, Note, Part, Table
+from bpe_pipeline.reports.plots import language_figure, size_figures
 from bpe_pipeline.reports.tokens import TokenExample, readable
 
 
@@ -19,19 +22,34 @@ def mixture_table(corpus: CorpusFacts) -> list[Table]:
     return [Table("Mixture", ("text", "bytes", "weight", "share"), rows, note, {3: ".2%"})]
 
 
-def sections(numbers: Numbers, skipped: Sequence[str]) -> dict[str, list[Part]]:
-    """Return what is shown, by the section of the page. skipped: input that was skipped or altered."""
-    no_sample = Note("The sample", "There was no text: name some with bpe-pipeline report RUN --held-out PATH.")
-    sample = numbers.sample
-    losses = Items("Skipped or altered input", tuple((kind, "") for kind in skipped))
-    return {
-        "sizes": [sizes(numbers.merged)],
-        "languages": [language_table(numbers)],
-        "sample": [no_sample] if sample is None else [about_sample(sample), compared_table(numbers, sample)],
-        "sources": [] if sample is None else [*source_table(numbers, sample)],
-        "tokens": [*token_lists(numbers), special_token_table(numbers)],
-        "skipped": [losses] if skipped else [],
-    }
+@dataclass(frozen=True)
+class Chapter:
+    """A section of a page. search: how many tokens it offers to search; folded: it is unfolded to be read."""
+
+    id: str
+    title: str
+    parts: Sequence[Part]
+    figures: Sequence[Figure] = ()
+    search: str = ""
+    folded: bool = False
+
+
+def chapters(numbers: Numbers, lead: Sequence[Table]) -> list[Chapter]:
+    """Return what is shown of numbers. lead: tables of the inputs, and of extensions."""
+    sample: list[Part] = [
+        Note("The sample", "There was no text: name some with bpe-pipeline report RUN --held-out PATH.")
+    ]
+    if numbers.sample is not None:
+        sample = [about_sample(numbers.sample), compared_table(numbers, numbers.sample), *source_table(numbers)]
+    heat_maps = [heat_map(table) for table in lead if table.heat]
+    tokens = [*token_lists(numbers), special_token_table(numbers)]
+    return [
+        Chapter("sizes", "Vocabulary sizes", [sizes(numbers.merged)], size_figures(numbers)),
+        *([Chapter("inputs", "Inputs", lead, heat_maps)] if lead else []),
+        Chapter("by-language", "By language", [language_table(numbers)], [language_figure(numbers)]),
+        Chapter("sample", "Sample", sample),
+        Chapter("tokens", "Tokens", tokens, search=f"{numbers.tokenizers[0][1]:,}"),
+    ]
 
 
 def sizes(merged: MergeNumbers) -> Table:
@@ -54,45 +72,33 @@ _ABOUT_MEASURES = (
 
 def compared_table(numbers: Numbers, sample: Sample) -> Table:
     """The sample as each tokenizer cuts it: a row of the numbers for each."""
-    title = "On the sample" if len(sample.tokenizers) > 1 else "All of the sample"
-    listed = [{**one.whole.numbers, **one.languages} for one in sample.tokenizers]
-    for measures, values in zip(sample.tokenizers, listed, strict=True):
-        if measures.against is not None and "" in measures.against:
-            values[AGAINST.name] = measures.against[""]
-    found = {name for one in listed for name, value in one.items() if value != _USUAL.get(name)}
-    columns = [number for number in (*TEXT, *LANGUAGES, AGAINST) if number.name in found]
-    numbered = list(enumerate(columns, 2))
+    listed = [
+        {**one.whole.numbers, **one.languages, AGAINST.name: (one.against or {}).get("")} for one in sample.tokenizers
+    ]
+    found = {name for values in listed for name, value in values.items() if value not in (None, _USUAL.get(name))}
+    columns = list(enumerate((number for name, number in NUMBERS.items() if name in found), 2))
     rows = (
-        (*named, *(values.get(number.name) for number in columns))
+        (*named, *(values.get(number.name) for _, number in columns))
         for named, values in zip(numbers.tokenizers, listed, strict=True)
     )
     return Table(
-        title,
-        ("tokenizer", "vocabulary", *(number.title for number in columns)),
+        "On the sample" if len(listed) > 1 else "All of the sample",
+        ("tokenizer", "vocabulary", *(number.title for _, number in columns)),
         tuple(rows),
         _ABOUT_MEASURES,
-        forms={at: number.form for at, number in numbered},
-        better={at: number.better for at, number in numbered if number.better and number != AGAINST},
+        forms={at: number.form for at, number in columns},
+        better={at: number.better for at, number in columns if number.better and number != AGAINST},
     )
 
 
-def source_table(numbers: Numbers, sample: Sample) -> list[Table]:
+def source_table(numbers: Numbers) -> list[Table]:
     """Bytes per token of each source with each tokenizer, if there are several sources."""
-    listed = sample.tokenizers[0].sources
-    if len(listed) < 2:
-        return []
-    known = [{text.name: text.numbers.get("bytes_per_token") for text in each.sources} for each in sample.tokenizers]
-    rows = tuple((text.name, text.bytes, *(each.get(text.name) for each in known)) for text in listed)
+    measured = () if numbers.sample is None else numbers.sample.tokenizers
+    rates = [{text.name: text.numbers.get("bytes_per_token") for text in each.sources} for each in measured]
+    rows = [(text.name, text.bytes, *(by[text.name] for by in rates)) for each in measured[:1] for text in each.sources]
     headers = ("source", "bytes", *(name for name, _ in numbers.tokenizers))
-    return [_across("By source: bytes per token", headers, rows, "", 2, 1)]
-
-
-def _across(
-    title: str, headers: Sequence[str], rows: tuple[tuple[object, ...], ...], note: str, first: int, better: int
-) -> Table:
-    """A row for each text: the tokenizers' columns, from the `first` one on, are compared."""
-    columns = dict.fromkeys(range(first, len(headers)), better)
-    return Table(title, tuple(headers), rows, note, better=columns, across=True)
+    better = dict.fromkeys(range(2, len(headers)), 1)
+    return [Table("By source: bytes per token", headers, tuple(rows), better=better, across=True)] if rows[1:] else []
 
 
 def language_table(numbers: Numbers) -> Table:
@@ -104,7 +110,8 @@ def language_table(numbers: Numbers) -> Table:
     if numbers.references and len(found.tokenizers) > len(numbers.tokenizers):
         note += " A reference stands in for a tokenizer that is in no cache here: its tokens were counted beforehand."
     last = ("Gini over the languages", "", *found.ginis)
-    return _across("By language", headers, (*rows, last), note, 2, -1)
+    better = dict.fromkeys(range(2, len(headers)), -1)
+    return Table("By language", headers, (*rows, last), note, better=better, across=True)
 
 
 def special_token_table(numbers: Numbers) -> Table:

@@ -79,11 +79,16 @@ def vocabulary_numbers(
     if uses is not None:
         groups["unused"], parts = unused_tokens(vocabulary, lambda id_: uses.get(id_, 0) > 0)
         groups["never_used"] = sorted([*groups["unused"], *parts])
+    known = uses or {}
+
+    def example(id_: int) -> TokenExample:
+        return TokenExample(id_, readable(tokens[id_]), len(tokens[id_]), known.get(id_))
+
     return VocabularyNumbers(
         tokens=len(tokens),
         bytes=sum(map(len, tokens.values())),
         special_tokens=tuple(special_tokens),
-        groups={name: token_group(ids, tokens, uses) for name, ids in groups.items()},
+        groups={name: TokenGroup(len(ids), tuple(map(example, ids[:_EXAMPLES]))) for name, ids in groups.items()},
     )
 
 
@@ -125,14 +130,6 @@ def unused_tokens(vocabulary: Vocabulary, occurs: Callable[[int], bool]) -> tupl
             needed[left] = needed[right] = True
     absent = [id_ for id_ in long if not occurs(id_)]
     return [id_ for id_ in absent if not needed[id_]], [id_ for id_ in absent if needed[id_]]
-
-
-def token_group(ids: Sequence[int], tokens: Mapping[int, bytes], uses: Mapping[int, int] | None = None) -> TokenGroup:
-    """Make a group of tokens with the first ones as examples."""
-    examples = (
-        TokenExample(id_, readable(tokens[id_]), len(tokens[id_]), (uses or {}).get(id_)) for id_ in ids[:_EXAMPLES]
-    )
-    return TokenGroup(len(ids), tuple(examples))
 
 
 def scripts_of(texts: Iterable[str]) -> Counter[str]:

@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -34,18 +33,16 @@ def verdict(
     The size is recommended as `sweep` does: the smallest one from which on no doubling saves 5 % of the
     tokens of the training corpus.
     """
-    lost = [one.partition(" (first: ")[0] for one in skipped]
-    cost = _languages(numbers)
+    lost = [*(one.partition(" (first: ")[0] for one in skipped), rewritten(numbers)]
     rows = {
         COMPRESSION: _compression(numbers),
         "Which size": str(recommended_size(numbers.merged, numbers.tokenizers[0][1])),
-        COST: cost,
+        COST: _languages(numbers),
         "Broken tokens": _broken(numbers),
-        SKIPPED: "; ".join([*lost, *filter(None, [rewritten(numbers)])]) or "nothing was skipped or altered",
-        **answers,
-        **({COST: cost} if _is_measured(numbers) else {}),
+        SKIPPED: "; ".join(filter(None, lost)) or "nothing was skipped or altered",
     }
-    return tuple(rows.items())
+    measured = {COST: rows[COST]} if _is_measured(numbers) else {}
+    return tuple({**rows, **answers, **measured}.items())
 
 
 def _is_measured(numbers: Numbers) -> bool:
@@ -54,13 +51,14 @@ def _is_measured(numbers: Numbers) -> bool:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The tokens of this tokenizer and of another one on a text. lost: bytes that the other one does not keep."""
+    """The tokens of this tokenizer and of another one on a text, for what each keeps of it. lost: bytes that the other
+    one does not keep."""
 
     on: str
     name: str
     size: int
-    tokens: Fraction | int
-    other_tokens: Fraction | int
+    tokens: float
+    other_tokens: float
     lost: int = 0
 
     @property
@@ -68,7 +66,7 @@ class Comparison:
         """Say how many more or fewer tokens this tokenizer has, for what the other one keeps."""
         if not self.other_tokens or self.tokens == self.other_tokens:
             return "as many tokens"
-        share = format_share(abs(1 - float(self.tokens / self.other_tokens)), ".0%")
+        share = format_share(abs(1 - self.tokens / self.other_tokens), ".0%")
         return f"{share} {'fewer' if self.tokens < self.other_tokens else 'more'} tokens"
 
     def __str__(self) -> str:
@@ -81,12 +79,11 @@ def comparisons(numbers: Numbers) -> Iterator[Comparison]:
     """Yield how this tokenizer compares: with others on the sample, with references on sentences of the corpus."""
     if numbers.sample is not None:
         mine, *theirs = (tokenizer.whole for tokenizer in numbers.sample.tokenizers)
-        for one, (name, size) in zip(theirs, numbers.tokenizers[1:], strict=True):
-            lost = [int(text.numbers.get("lost", 0)) for text in (mine, one)]
-            kept = [1 - Fraction(lost[at], max(text.bytes, 1)) for at, text in enumerate((mine, one))]
-            yield Comparison("the sample", name, size, mine.tokens * kept[1], one.tokens * kept[0], lost[1])
+        for text, (name, size) in zip(theirs, numbers.tokenizers[1:], strict=True):
+            tokens, other_tokens = (one.tokens / max(one.bytes - one.numbers["lost"], 1) for one in (mine, text))
+            yield Comparison("the sample", name, size, tokens, other_tokens, int(text.numbers["lost"]))
     if numbers.references and (sentences := sentences_of_corpus(numbers)):
-        own, *others = (sum(column) for column in zip(*(sentence.counts for sentence in sentences), strict=True))
+        own, *others = map(sum, zip(*(sentence.counts for sentence in sentences), strict=True))
         on = f"{format_count(len(sentences), 'sentences')} in scripts of this corpus"
         for other, tokens in zip(numbers.references, others[len(numbers.tokenizers) - 1 :], strict=True):
             yield Comparison(on, other.name, other.vocab_size, own, tokens)
@@ -158,21 +155,22 @@ def size_advice(
 
     tokens: of the same text, by ascending size; rare: how many merges of the largest one are, in words.
     """
-    steps = [
-        (large, tokens[large] / (tokens[small] or 1), math.log2(large / small)) for small, large in pairwise(tokens)
-    ]
-    saved = {size: 1 - ratio ** (1 / doublings) for size, ratio, doublings in steps}
+    saved = {
+        large: 1 - (tokens[large] / (tokens[small] or 1)) ** (1 / math.log2(large / small))
+        for small, large in pairwise(tokens)
+    }
     evidence = {"tokens": tokens, "saved_by_doubling": saved, "limit": LEAST_SAVING, **shares}
     if (first := enough_from([*saved.values()], LEAST_SAVING)) is None:
-        last = [f"{one:.1%}" for one in saved.values()][-1:]
-        because = f"{largest:,} or more" + "".join(f": the last doubling saved {one}" for one in last)
-        unless = "".join(f"limit {LEAST_SAVING:.0%}: smaller only above {one}" for one in last)
-        because = "; ".join(filter(None, (because, rare)))
-        return largest, Advice("size", f"{largest:,} or more", because, unless, evidence=evidence)
+        take, last = f"{largest:,} or more", [*saved.values()][-1:]
+        because = take + "".join(f": the last doubling saved {share:.1%}" for share in last)
+        unless = "".join(f"limit {LEAST_SAVING:.0%}: smaller only above {share:.1%}" for share in last)
+        return largest, Advice("size", take, "; ".join(filter(None, (because, rare))), unless, evidence=evidence)
     size, *larger = [*tokens][first:]
     most = max(saved[one] for one in larger)
-    because = f"{size:,} is enough: doubling it saves {saved[larger[0]]:.1%} of the tokens, less than "
-    because += "; ".join(filter(None, (f"{LEAST_SAVING:.0%}", prices(tokens, size) if tokens[size] else "")))
+    because = (
+        f"{size:,} is enough: doubling it saves {saved[larger[0]]:.1%} of the tokens, less than {LEAST_SAVING:.0%}"
+    )
+    because += f"; {prices(tokens, size)}" if tokens[size] else ""
     unless = f"with a limit of {most:.1%} it would be {[one for one in larger if saved[one] == most][-1]:,}"
     return size, Advice("size", f"{size:,}", because, unless, evidence=evidence)
 
@@ -182,11 +180,9 @@ def recommended_size(merged: MergeNumbers, vocab_size: int) -> Advice:
     tokens = {one.vocab_size: one.tokens for one in merged.marked if one.vocab_size in MARKED_SIZES}
     rare, shares = rare_in_words(merged.rare_merges), {"rare_merges": merged.rare_merges, "most_rare": MOST_RARE}
     size, advice = size_advice(tokens, vocab_size, rare, shares)
-    if advice.take == f"{size:,}":
-        return advice
-    if not merged.merges:
+    if advice.take != f"{size:,}" and not merged.merges:
         return replace(advice, take=f"{size:,}", because=f"{size:,} has no merges: every byte is a token", unless="")
-    if merged.rare_merges is not None and merged.rare_merges > MOST_RARE:
+    if advice.take != f"{size:,}" and (merged.rare_merges or 0) > MOST_RARE:
         because = f"{size:,} is too large for this text: {rare}, more than {MOST_RARE:.0%}"
         return replace(advice, take=f"less than {size:,}", because=because, unless="")
     return advice
@@ -210,18 +206,16 @@ def _languages(numbers: Numbers) -> str:
 
 
 def rewritten(numbers: Numbers) -> str:
-    """Say how many lines of which scripts in the sample NFC changes; empty if none, or if the text stays as it is."""
+    """Say how many lines of the scripts in the sample NFC changes, those with most of them; empty if it changes none,
+    or if the text stays as it is."""
     changed = {} if numbers.sample is None else numbers.sample.rewritten
-    most = sorted(((-count / lines, name, lines) for name, (count, lines) in changed.items() if name))
-    if not most:
-        return ""
-    named = [f"{-share:.1%} of {format_count(lines, 'lines')} in {name}" for share, name, lines in most]
-    more = [f"and of {len(most) - _MOST_SCRIPTS} more scripts"] if len(most) > _MOST_SCRIPTS else []
-    return f"NFC rewrites {', '.join([*named[:_MOST_SCRIPTS], *more])}"
+    most = sorted(((-count / lines, name, lines) for name, (count, lines) in changed.items() if name))[:_MOST_SCRIPTS]
+    named = (f"{-share:.1%} of {format_count(lines, 'lines')} in {name}" for share, name, lines in most)
+    return f"NFC rewrites {', '.join(named)}" if most else ""
 
 
 def _broken(numbers: Numbers) -> str:
     groups = numbers.vocabulary.groups
-    counted = [(groups[name].count, what) for name, what in BROKEN.items() if name in groups]
-    listed = [f"{count:,} {what}" for count, what in counted if count]
+    counted = {what: groups[name].count for name, what in BROKEN.items() if name in groups}
+    listed = [f"{count:,} {what}" for what, count in counted.items() if count]
     return f"{', '.join(listed)}, of {format_count(numbers.vocabulary.tokens, 'tokens')}" if listed else "none"

@@ -238,7 +238,9 @@ class Directory:
 
     def parts_that_ran(self) -> list[tuple[int, int]]:
         """List the parts whose logs are here, as I and N."""
-        return [(int(found[1]), int(found[2])) for name in self._logs_of_parts() if (found := LOG_OF_PART.match(name))]
+        return [
+            (int(index), int(count)) for name in self._logs_of_parts() for index, count in LOG_OF_PART.findall(name)
+        ]
 
     def take_logs_of_parts(self) -> Iterator[bytes]:
         """Yield the logs of parts, and delete them."""

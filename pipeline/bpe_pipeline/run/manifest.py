@@ -6,7 +6,7 @@ of tokenizers, which have no fingerprint, it lists those that were written, with
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,12 +18,12 @@ from bpe_pipeline.base.system import cached_property
 from bpe_pipeline.run.directory import COUNTS, HOLDS, KEY_DIGITS, LOG, RESULTS, RUN, Directory, fingerprint
 from bpe_pipeline.run.extensions import GROUP, choosers
 from bpe_pipeline.run.make_options import MERGING, make_options, refuse_other_options
-from bpe_pipeline.run.mixture import Mixture, Row, short
+from bpe_pipeline.run.mixture import Mixture, short
 from bpe_pipeline.run.options import READING_OPTIONS, TrainOptions, flag_of, with_defaults, without_defaults
 from bpe_pipeline.run.plan import MOST_INPUTS, MOST_UNWEIGHTED, Plan, stored_plan
 from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.stored import COUNTER_FORMAT, plain, stored
-from bpe_pipeline.run.texts import FirstStage, Source, Text, require_weights, rows_of, weigh
+from bpe_pipeline.run.texts import FirstStage, MixedText, Source, Text, described, mixed_texts, require_weights
 from bpe_pipeline.run.values import relative
 from bpe_pipeline.storage import Location, existing, named, names_in, sha256_of
 
@@ -34,7 +34,7 @@ _REMEDIES = {  # where no run is, by the manifest of what is there
     "made-from.json": "name the run whose counts it was made from",
 }
 _CUTTING = {"expression": "the regular expression", "by": "what splits", "unicode": "the Unicode version"}
-POSSIBLE_SHARES = tuple(1 << power for power in range(9))  # into which a cluster may divide the hashes
+MOST_SHARES = 1 << 8  # into which a cluster may divide the hashes, a power of two
 COMBINED = "combined"  # the kind of a source: of runs, and of counts of other programs
 KEPT = ".kept"  # the ending of parts of a counter until it is complete
 
@@ -80,34 +80,42 @@ class Manifest:
         }
 
     @property
-    def rows(self) -> list[Row]:
+    def mixed_texts(self) -> tuple[MixedText, ...]:
         """The texts with their weights; none if there are no weights, or their bytes are unknown."""
         if self.mixture is None and all(text.weight == (1, 1) for text in self.texts):
-            return []
+            return ()
         names = [text.name for text in self.texts]
         last = list(map(short, names)) if self.source else names
-        return rows_of(last if len({*last}) == len(last) else names, self.texts)
+        return mixed_texts(last if len({*last}) == len(last) else names, self.texts)
 
     def weighed(
         self, weights: Sequence[str] | None, mixture: Mixture | None, inputs: Sequence[str] | None = None
     ) -> "Manifest":
-        """Return the manifest with these weights, or those that a mixture makes, or none.
+        """Return the manifest with these weights, or those that a mixture makes of the texts' bytes, or none.
 
-        inputs: as they were named, also if they are too many to have weights.
+        The smallest is 1. inputs: as they were named, also if they are too many to have weights.
         """
-        names = [text.name for text in self.texts] if inputs is None else inputs
-        if weights is not None and (self.texts or inputs is not None):
+        texts, names = self.texts, [text.name for text in self.texts] if inputs is None else inputs
+        if weights is not None and (texts or inputs is not None):
             require_weights(weights, names, "inputs" if self.source is None else "runs")
         mixture = mixture and mixture.named(names)
-        if (weights is not None or mixture is not None) and not self.texts:
+        if (weights is not None or mixture is not None) and not texts:
             raise UsageError(
                 f"--weight: the counts of more than {MOST_UNWEIGHTED} inputs, or of others than these, are not kept "
                 f"apart; name at most {MOST_INPUTS} directories or quoted globs, and count them with --weight and "
                 "--overwrite"
             )
-        texts = weigh(self.texts, list(map(Fraction, weights or ())), mixture, [text.name for text in self.texts])
-        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None)
-        if self.source is None and texts and not new.chunks_of_terms():
+        sizes = [text.bytes for text in texts if text.bytes is not None]
+        if mixture and len(sizes) == len(texts):  # else all weights are 1
+            weights = mixture.weights(dict(zip(names, sizes, strict=True)))
+        try:
+            scaled = relative([*map(Fraction, weights or ())] or [Fraction(1)] * len(texts))
+        except ValueError as error:
+            raise UsageError(f"--weight: expected {error}") from None
+        texts = tuple(replace(text, weight=by.as_integer_ratio()) for text, by in zip(texts, scaled, strict=True))
+        source = self.source and replace(self.source, description=described(names, texts))
+        new = replace(self, texts=texts, mixture=mixture if mixture and str(mixture) else None, source=source)
+        if source is None and texts and not new.chunks_of_terms():
             raise UsageError("--weight: no input with text has a weight above 0, so nothing is left; change one")
         return new
 
@@ -152,14 +160,9 @@ class Manifest:
         if self.source is not None:
             source = [self.source.kind, self.source.digest, sorted([text.key, *text.weight] for text in self.texts)]
             return fingerprint(without_defaults(self.counting), self.cutting, COUNTER_FORMAT, source)
-        if self.weighted:
-            of_terms = self.chunks_of_terms()
-            return fingerprint(sorted([self.chunks_fingerprint(chunks), *weight] for chunks, weight in of_terms))
-        return self.chunks_fingerprint(range(len(self.plan.chunks)))
-
-    def chunks_fingerprint(self, chunks: Iterable[int]) -> str:
-        """Return what the sum of some chunks' counters depends on."""
-        return fingerprint(sorted(self.chunk_keys[index] for index in chunks))
+        keys = ((sorted(self.chunk_keys[index] for index in chunks), by) for chunks, by in self.chunks_of_terms())
+        of_terms = sorted([fingerprint(of_chunks), *by] for of_chunks, by in keys)
+        return fingerprint(of_terms) if self.weighted else str(of_terms[0][0])
 
     def merge_fingerprint(self) -> str:
         """Return what a merge list depends on, its length aside."""
@@ -168,20 +171,9 @@ class Manifest:
         stage = [self.first_stage.key] if self.first_stage else []
         return fingerprint(self.counter_fingerprint, without_defaults(learning), *stage)
 
-    def owned_counts(self) -> Iterator[str]:
-        """List the names of the files of counting: the counters and the log."""
-        yield from (f"{COUNTS}/{name}" for name in (*self.chunk_names, *self.share_names()))
-        yield from ("counter.parquet", LOG)
-
-    def share_names(self) -> Iterator[str]:
-        """List the names of all files that shares of the combined counter may have."""
-        for shares in POSSIBLE_SHARES:
-            yield from self.names_of_shares(shares)
-
-    def names_of_shares(self, shares: int) -> list[str]:
-        """Return the names of that many shares of the combined counter, with the first digits of its key."""
-        key = self.counter_fingerprint[:KEY_DIGITS]
-        return [f"share-{index:03d}-of-{shares:03d}-{key}.parquet" for index in range(shares)]
+    def unlearned(self) -> "Manifest":
+        """Return the manifest without what was learned from the counts."""
+        return replace(self, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
 
     def options_of(self, tokenizer: str = "tokenizer") -> TrainOptions:
         """Return the options that made the tokenizer in this folder of the run."""
@@ -227,6 +219,21 @@ class Run:
         """The directory of the chunks' counters."""
         home = named(self.manifest.counted_in) if self.manifest.counted_in else self.directory.location
         return home / COUNTS
+
+    def shares(self) -> dict[str, int]:
+        """Return the names of the shares of the combined counter, whole or begun, with how many they are together."""
+        name = rf"\.?(share-[0-9]+-of-([0-9]+)-{self.manifest.counter_fingerprint[:KEY_DIGITS]}\.parquet)"
+        there = (re.match(name, file) for file in self.directory.names_in(self.directory / COUNTS))
+        return {share[1]: int(share[2]) for share in there if share}
+
+    def owned_counts(self) -> list[str]:
+        """Return the names of the files of counting: the counters and the log."""
+        in_counts = (f"{COUNTS}/{name}" for name in (*self.manifest.chunk_names, *self.shares()))
+        return [*in_counts, "counter.parquet", LOG]
+
+    def changed(self, **values: Any) -> "Run":
+        """Return the run with these values in its manifest."""
+        return replace(self, manifest=replace(self.manifest, **values))
 
     def tokenizer_name(self, vocab_size: int) -> str:
         """Return `tokenizer` for the run's first size, `tokenizer-8000` for others."""
@@ -327,9 +334,7 @@ def require(location: Location) -> Run:
 def remove_results(run: Run) -> Run:
     """Delete what was learned from the counters: merges, tokenizers, reports. Returns the run without them."""
     run.directory.remove([*RESULTS, *run.manifest.tokenizers, *unedited(run, run.manifest.written)])
-    return replace(
-        run, manifest=replace(run.manifest, merging=None, vocab_size=None, tokenizers=(), written={}, special={})
-    )
+    return replace(run, manifest=run.manifest.unlearned())
 
 
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
@@ -339,14 +344,14 @@ def unedited(run: Run, names: Iterable[str]) -> list[str]:
 
 def remove_partial(run: Run) -> None:
     """Delete half-written files of killed processes."""
-    names = [*run.manifest.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest]
-    run.directory.remove_partial(names)
+    run.directory.remove_partial([*run.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest])
 
 
 def clear_counts(run: Run) -> None:
     """Delete a run's counters and log, but not its results."""
-    run.directory.remove(run.manifest.owned_counts())
-    run.directory.remove_partial(run.manifest.owned_counts(), endings=(KEPT,))
+    names = run.owned_counts()
+    run.directory.remove(names)
+    run.directory.remove_partial(names, endings=(KEPT,))
 
 
 def store_merging(run: Run, options: TrainOptions) -> Run:
@@ -358,7 +363,7 @@ def store_merging(run: Run, options: TrainOptions) -> Run:
         run = remove_results(run)
     has_results = any(existing([run.merges_path, run.directory / "tokenizer/tokenizer.json"]))
     vocab_size = run.manifest.vocab_size if has_results else None  # else the next size is the run's own
-    run = replace(run, manifest=replace(run.manifest, merging=merging, vocab_size=vocab_size))
+    run = run.changed(merging=merging, vocab_size=vocab_size)
     if run.manifest != before:
         save(run)
     return run
@@ -371,15 +376,14 @@ def store_tokenizers(run: Run, options: TrainOptions, file_names: Iterable[str],
     it was edited.
     """
     known = {home.name for home in run.tokenizers()}
-    vocab_size = run.manifest.vocab_size or options.vocab_size[0]
-    run = replace(run, manifest=replace(run.manifest, vocab_size=vocab_size))
+    run = run.changed(vocab_size=run.manifest.vocab_size or options.vocab_size[0])
     names = list(map(run.tokenizer_name, options.vocab_size))
     run.directory.refuse_linked_directories({*names} - known)
     cards = unedited(run, [f"{name}/{card}" for name in names])
     run.directory.remove([*cards, *(f"{name}/{outdated}" for name in names)])
     files = dict.fromkeys((*run.manifest.tokenizers, *(f"{name}/{file}" for name in names for file in file_names)))
     special = run.manifest.special | dict.fromkeys(names, options.in_scope(Scope.SPECIAL))
-    run = replace(run, manifest=replace(run.manifest, tokenizers=tuple(files), special=special))
+    run = run.changed(tokenizers=tuple(files), special=special)
     save(run)
     return run
 
@@ -387,11 +391,10 @@ def store_tokenizers(run: Run, options: TrainOptions, file_names: Iterable[str],
 def store_written(run: Run, files: Iterable[Location]) -> Run:
     """Store the names and SHA-256 of these files of tokenizers, which `verify` compares; forget removed ones."""
     new = {f"{file.parent.name}/{file.name}": file for file in files}
-    folders = {name.partition("/")[0] for name in new}
-    old = {name: digest for name, digest in run.manifest.written.items() if name not in new}
-    exist = dict(zip(old, existing([run.directory / name for name in old]), strict=True))
-    written = {name: old[name] for name in old if exist[name] or name.partition("/")[0] not in folders}
+    there = {folder: names_in(run.directory / folder) for folder in {name.partition("/")[0] for name in new}}
+    old = {name: (digest, *name.split("/")) for name, digest in run.manifest.written.items() if name not in new}
+    written = {name: digest for name, (digest, folder, file) in old.items() if file in there.get(folder, [file])}
     written |= {name: digest for name, file in new.items() if (digest := sha256_of(file)) is not None}
-    run = replace(run, manifest=replace(run.manifest, written=dict(sorted(written.items()))))
+    run = run.changed(written=dict(sorted(written.items())))
     save(run)
     return run

@@ -18,7 +18,6 @@ from bpe_pipeline.run.values import INFINITE, shown_weight
 BOTH = "--temperature and --share make weights from counted bytes, and --weight gives them: leave one of them out"
 _PRECISION, _DIGITS = 60, 6  # of the arithmetic, whose `exp` and `ln` are rounded correctly; of a weight
 _MOST_SHOWN = 16
-Row = tuple[str, int, str, float]  # an input or a run: its counted bytes, its weight, its share of what is learned from
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Mixture:
                 raise UsageError(f"--share: {known[0]} is named twice; give it one share")
             shares[known[0]] = share
         total, all_named = sum(map(Fraction, shares.values())), len(shares) == len(names)
-        if total > 1 or (all_named and total != 1) or (total == 1 and not all_named):
+        if total > 1 or all_named != (total == 1):
             rest = format_count(len(names) - len(shares), "other input")
             what = f"nothing is left for the {rest}" if total == 1 else "of all inputs, and not 100 %"
             what = "more than 100 %" if total > 1 else what
@@ -105,16 +104,6 @@ def short(name: str) -> str:
 def stem(name: str) -> str:
     """Return the last part of a path without its endings: `sw` of `corpus/sw.jsonl.gz`."""
     return short(name).partition(".")[0]
-
-
-def table_of(names: Sequence[str], sizes: Sequence[int], weights: Sequence[str]) -> list[Row]:
-    """Return the rows of the table of a mixture."""
-    parts = [size * Fraction(weight) for size, weight in zip(sizes, weights, strict=True)]
-    total = sum(parts, Fraction(0)) or Fraction(1)
-    return [
-        (name, size, shown_weight(Fraction(weight)), float(part / total))
-        for name, size, weight, part in zip(names, sizes, weights, parts, strict=True)
-    ]
 
 
 def mixture_of(options: Any) -> Mixture | None:

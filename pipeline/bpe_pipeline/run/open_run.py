@@ -126,10 +126,10 @@ def _saved(run: Run, stored: Run, options: CountOptions, *, grown: bool) -> Run:
     if grown or other or run.manifest.mixture != stored.manifest.mixture:
         if not grown:
             refuse_other_weights(stored, run.manifest, options)
-        run = replace(run, manifest=replace(run.manifest, merging=None, vocab_size=None))  # files stay listed
+        run = run.changed(merging=None, vocab_size=None)  # files stay listed
     if run != stored and not options.dry_run:
         if other:
-            run.directory.remove(f"{COUNTS}/{name}" for name in stored.manifest.share_names())
+            run.directory.remove(f"{COUNTS}/{name}" for name in stored.shares())
         manifest.save(run)
     return run
 
@@ -145,7 +145,7 @@ def _as_planned(stored: Run, listing: Listing, added: tuple[CorpusFile, ...], op
     if is_weighted(options):
         new = replace(stored.manifest, plan=plan).weighed(options.weights, mixture_of(options))
         refuse_other_options(stored.directory, "counting", stored.manifest.mixing, new.mixing)
-    return replace(stored, manifest=replace(stored.manifest, plan=plan))
+    return stored.changed(plan=plan)
 
 
 def replace_run(run: Run, *, results: bool = False) -> Run:
@@ -153,8 +153,7 @@ def replace_run(run: Run, *, results: bool = False) -> Run:
     if (old := manifest.load_undamaged(run.directory.location)) is not None:  # else new files replace them one by one
         old = manifest.remove_results(old) if results else old
         manifest.clear_counts(old)
-        listed = replace(run.manifest, tokenizers=old.manifest.tokenizers, written=old.manifest.written)
-        run = replace(run, manifest=listed)
+        run = run.changed(tokenizers=old.manifest.tokenizers, written=old.manifest.written)
     make_directory(run.directory / COUNTS)
     manifest.save(run)
     return run

@@ -1,14 +1,13 @@
 """What a run adds up, with weights: the INPUTs of its corpus, or the runs and the counts that were combined."""
 
 from collections.abc import Sequence, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.base.units import format_count
-from bpe_pipeline.run.mixture import Mixture, Row, table_of
-from bpe_pipeline.run.values import relative, shown_weight
+from bpe_pipeline.run.values import shown_weight
 
 _MOST_SHOWN = 8
 
@@ -47,10 +46,23 @@ class FirstStage:
     key: str
 
 
-def rows_of(names: Sequence[str], texts: Sequence[Text]) -> list[Row]:
-    """Return texts with their weights as a table; no row if the bytes of one are unknown."""
-    sizes = [text.bytes for text in texts if text.bytes is not None]
-    return table_of(names, sizes, [str(Fraction(*text.weight)) for text in texts]) if len(sizes) == len(texts) else []
+@dataclass(frozen=True)
+class MixedText:
+    """An input or a run in a mixture: its counted bytes, its weight, and its share of what is learned from."""
+
+    name: str
+    bytes: int
+    weight: str
+    share: float
+
+
+def mixed_texts(names: Sequence[str], texts: Sequence[Text]) -> tuple[MixedText, ...]:
+    """Return texts with their weights as rows of a table; none if the bytes of one are unknown."""
+    if any(text.bytes is None for text in texts):
+        return ()
+    sized = [(name, text.bytes or 0, Fraction(*text.weight)) for name, text in zip(names, texts, strict=True)]
+    total = sum(size * by for _, size, by in sized) or 1
+    return tuple(MixedText(name, size, shown_weight(by), float(size * by / total)) for name, size, by in sized)
 
 
 def described(names: Sequence[str], texts: Sequence[Text]) -> str:
@@ -59,24 +71,6 @@ def described(names: Sequence[str], texts: Sequence[Text]) -> str:
     even = {*weights} <= {1}
     shown = [name if even else f"{name} x {shown_weight(by)}" for name, by in zip(names, weights, strict=True)]
     return " + ".join(shown[:_MOST_SHOWN] + ["..."] * (len(shown) > _MOST_SHOWN))
-
-
-def weigh(
-    texts: Sequence[Text], weights: Sequence[Fraction], mixture: Mixture | None, names: Sequence[str]
-) -> tuple[Text, ...]:
-    """Return texts with these weights, or those that a mixture makes of their bytes, the smallest as 1.
-
-    names: by which the mixture knows them. As long as bytes are unknown, all weights of a mixture are 1.
-    """
-    sizes = {name: text.bytes for name, text in zip(names, texts, strict=True) if text.bytes is not None}
-    if mixture is not None:
-        mixture = mixture.named(names)
-        weights = list(map(Fraction, mixture.weights(sizes))) if len(sizes) == len(texts) else ()
-    try:
-        scaled = relative(weights or [Fraction(1)] * len(texts))
-    except ValueError as error:
-        raise UsageError(f"--weight: expected {error}") from None
-    return tuple(replace(text, weight=by.as_integer_ratio()) for text, by in zip(texts, scaled, strict=True))
 
 
 def require_weights(weights: Sized, inputs: Sized, what: str = "inputs") -> None:

@@ -4,10 +4,10 @@ nodes write those of a chunk to a chunk file, which stays until all shards are w
 The blocks of the next source are taken as they are made; those of later sources wait in memory, and a thread that is
 too far ahead waits too.
 
-A chunk file is blocks, each of its sizes and checksums, the ends of documents in the chunk (8 bytes) and ids (2 or 4
-bytes); and a footer in JSON with what the file depends on. All numbers are little-endian. A file is whole or absent,
-and may exceed memory: each block is checked when it is read. Parquet has no numbers of two bytes, so its files were
-twice as large and took six times as long to write.
+A chunk file is blocks, each of the ends of documents in the chunk (8 bytes) and ids (2 or 4 bytes); and a footer in
+JSON with what the file depends on, and the sizes and checksums of these. All numbers are little-endian. A file is whole
+or absent, and may exceed memory: each block is checked when it is read. Parquet has no numbers of two bytes, so its
+files were twice as large and took six times as long to write.
 """
 
 import json
@@ -35,10 +35,6 @@ from bpe_pipeline.storage import Location, OpenFile, open_file
 
 _log = logging.getLogger(__name__)
 _END_BYTES = 8
-_SIZES, _HASH = (
-    struct.Struct("<QQQQ"),
-    struct.Struct("<Q"),
-)  # of a block: ids, ends, checksums
 _TAIL = struct.Struct("<QQ16s")  # of the footer: its checksum, its length in bytes, the mark
 _MARK = b"bpe-pipeline/ids"
 Task = TypeVar("Task")
@@ -216,22 +212,20 @@ class IdsWriter:
 
     def __init__(self, file: IO[bytes], id_bytes: int) -> None:
         self._file, self._id_bytes = file, id_bytes
-        self._ids = self._documents = 0
+        self._columns = list[tuple[int, int]]()  # bytes and checksum
 
     def add(self, ids: memoryview, ends: memoryview) -> None:
         """Write a block."""
-        ids, ends = ids.cast("B"), ends.cast("B")
-        counts = ids.nbytes // self._id_bytes, ends.nbytes // _END_BYTES
-        sizes = _SIZES.pack(*counts, _core.hash64(ids), _core.hash64(ends))
-        for data in (sizes, _HASH.pack(_core.hash64(sizes)), ends, ids):
-            self._file.write(data)
-        self._ids += counts[0]
-        self._documents += counts[1]
+        for column in (ends.cast("B"), ids.cast("B")):
+            self._columns.append((len(column), _core.hash64(column)))
+            self._file.write(column)
 
     def finish(self, fingerprint: str, statistics: ChunkStatistics, **more: Any) -> EncodedChunk:
         """Write the footer, the end of the file. more: of `EncodedChunk`."""
-        chunk = EncodedChunk(self._ids, statistics, self._documents, **more)
-        footer = json.dumps({"fingerprint": fingerprint, "id_bytes": self._id_bytes, **asdict(chunk)}).encode()
+        ends, ids = (sum(size for size, _ in self._columns[first::2]) for first in (0, 1))
+        chunk = EncodedChunk(ids // self._id_bytes, statistics, ends // _END_BYTES, **more)
+        written = {"fingerprint": fingerprint, "id_bytes": self._id_bytes, "columns": self._columns}
+        footer = json.dumps({**written, **asdict(chunk)}).encode()
         self._file.write(footer + _TAIL.pack(_core.hash64(footer), len(footer), _MARK))
         return chunk
 
@@ -246,27 +240,22 @@ class ChunkFile(NamedTuple):
         """Return what the file holds; `RunDirectoryError` if it is missing, not whole or of something else."""
         try:
             with open_file(self.path) as file:
-                return stored(EncodedChunk, self._footer(file)[0])
+                return stored(EncodedChunk, self._footer(file))
         except FileNotFoundError:
             raise RunDirectoryError(f"{self.path} is missing; run the same command again") from None
 
     def blocks(self) -> Iterator[IdBlock]:
         """Yield all blocks, with ends among all ids of the chunk; `RunDirectoryError` if they are damaged."""
         with open_file(self.path) as file:
-            footer, stop = self._footer(file)
-            code, at = ID_CODES[footer["id_bytes"]], 0
-            while at < stop:
-                sizes = self._checked(file, at, _SIZES.size, *_HASH.unpack(file.read_at(at + _SIZES.size, _HASH.size)))
-                ids, ends, ids_hash, ends_hash = _SIZES.unpack(sizes)
-                at += _SIZES.size + _HASH.size
-                positions = array("Q", self._checked(file, at, ends * _END_BYTES, ends_hash))
-                at += ends * _END_BYTES
-                data = self._checked(file, at, ids * footer["id_bytes"], ids_hash)
-                at += len(data)
-                yield IdBlock(memoryview(data).cast(code), memoryview(positions))
+            footer, at = self._footer(file), 0
+            columns = iter(footer["columns"])
+            for (ends_bytes, ends_hash), (ids_bytes, ids_hash) in zip(columns, columns, strict=True):
+                ends = memoryview(self._checked(file, at, ends_bytes, ends_hash)).cast("Q")
+                ids = memoryview(self._checked(file, at + ends_bytes, ids_bytes, ids_hash))
+                at += ends_bytes + ids_bytes
+                yield IdBlock(ids.cast(ID_CODES[footer["id_bytes"]]), ends)
 
-    def _footer(self, file: OpenFile) -> tuple[dict[str, Any], int]:
-        """Return the footer, and where it starts."""
+    def _footer(self, file: OpenFile) -> dict[str, Any]:
         stop = max(file.seek(0, 2) - _TAIL.size, 0)
         checksum, length, mark = _TAIL.unpack(file.read_at(stop, _TAIL.size).ljust(_TAIL.size))
         if mark != _MARK or length > stop:
@@ -274,7 +263,7 @@ class ChunkFile(NamedTuple):
         footer: dict[str, Any] = json.loads(self._checked(file, stop - length, length, checksum))
         if self.fingerprint != footer["fingerprint"]:
             raise self._damaged("it is of another chunk")
-        return footer, stop - length
+        return footer
 
     def _checked(self, file: OpenFile, start: int, size: int, checksum: int) -> bytes:
         data = file.read_at(start, size)

@@ -69,11 +69,16 @@ class BucketFiles:
         """Where the numbers of its documents are."""
         return self.directory / f".{self.name}.ends"
 
+    def written(self, ids: int = 0, numbers: int = 0) -> Iterator[tuple[Path, int]]:
+        """Yield each file that is written, and its bytes where the bucket has that much."""
+        yield self.ids, len(self.header) + ids * self.id_bytes
+        if self.with_numbers:
+            yield self.numbers, numbers * _NUMBER_BYTES
+
     def cut(self, ids: int, numbers: int) -> None:
         """Cut off what is behind that much, so that the sizes of the files say what the bucket has."""
-        os.truncate(self.ids, len(self.header) + ids * self.id_bytes)
-        if self.with_numbers:
-            os.truncate(self.numbers, numbers * _NUMBER_BYTES)
+        for path, size in self.written(ids, numbers):
+            os.truncate(path, size)
 
     def size(self) -> tuple[int, int]:
         """Return how many ids and numbers the files have."""
@@ -135,7 +140,9 @@ RowsAndFacts = tuple[Iterator[Rows], Callable[[int], dict[str, Any]]]
 
 class ShardRows(Protocol):
     """How the documents in buckets become rows. cut: the multiple of tokens at which a document longer than a shard is
-    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut.
+    cut; None if it is not. whole: whether a shard ends with a document, unless that is cut. unit: the tokens that fill
+    a row, where a shard has no others; least: those of the smallest shard that can be asked for. as_stored: whether the
+    tokens of rows are those of the bucket, in its order.
     """
 
     @property
@@ -148,11 +155,14 @@ class ShardRows(Protocol):
     @property
     def cut(self) -> int | None: ...  # noqa: D102 - see above
 
-    def shard_tokens(self, most: int) -> int:
-        """Return the most tokens of a shard, if that many are asked for."""
+    @property
+    def unit(self) -> int: ...  # noqa: D102 - see above
 
-    def left_out(self, tokens: int) -> int:
-        """Return how many of that many tokens fill no row."""
+    @property
+    def least(self) -> int: ...  # noqa: D102 - see above
+
+    @property
+    def as_stored(self) -> bool: ...  # noqa: D102 - see above
 
     def longest(self, tokens: int, documents: int, document_tokens: int, /) -> LongRow:
         """Return the longest row of shards with at most that many tokens.
@@ -169,65 +179,55 @@ class OpenBucket:
 
     def __init__(self, files: BucketFiles) -> None:
         self.files, self.extent = files, Extent(ids_crc32=zlib.crc32(files.header))
-        self._leaving = ExitStack()
-        self._open()
-        self._is_begun = False
-
-    def _open(self, flag: int = 0) -> None:
-        files = self.files
-        self._ids = self._leaving.enter_context(own_file(files.ids, flag))
-        self._numbers = self._leaving.enter_context(own_file(files.numbers, flag)) if files.with_numbers else None
+        self._open = list[IO[bytes]]()
 
     def resume(self, extent: Extent) -> bool:
         """Keep this much of what another attempt left; returns whether it is as it was written."""
-        files = self.files
+        self.extent, whole = extent, True
+        crc32s = extent.ids_crc32, extent.numbers_crc32
         with self._writing():
-            whole = _cut_back(self._ids, len(files.header) + extent.ids * files.id_bytes) == extent.ids_crc32
-            if self._numbers is not None:
-                whole &= _cut_back(self._numbers, extent.numbers * _NUMBER_BYTES) == extent.numbers_crc32
-        self.extent, self._is_begun = extent, True
+            for (path, size), crc32 in zip(self.files.written(extent.ids, extent.numbers), crc32s, strict=False):
+                self._open.append(own_file(path))
+                whole &= _cut_back(self._open[-1], size) == crc32
         return whole
 
     def append(self, ids: memoryview, numbers: memoryview) -> None:
         """Add ids, and numbers of documents."""
         known = self.extent
         with self._writing():
-            if not self._is_begun:
-                self._begin()
-            self._ids.write(ids)
-            if self._numbers is not None:
-                self._numbers.write(numbers)
+            for file, data in zip(self._begun(), (ids, numbers), strict=False):
+                file.write(data)
         crc32 = zlib.crc32(ids, known.ids_crc32)
-        numbers_crc32 = known.numbers_crc32 if self._numbers is None else zlib.crc32(numbers, known.numbers_crc32)
+        numbers_crc32 = zlib.crc32(numbers, known.numbers_crc32) if self.files.with_numbers else 0
         self.extent = Extent(known.ids + len(ids), known.numbers + len(numbers), crc32, numbers_crc32)
 
-    def _begin(self) -> None:
-        """Make the files exclusively: a suspended process may have those open that another attempt left."""
-        self._is_begun = True
-        self._leaving.close()
-        self.files.remove()
-        self._open(os.O_EXCL)
-        self._ids.write(self.files.header)
+    def _begun(self) -> list[IO[bytes]]:
+        """Return the files, made exclusively: a suspended process may have those open that another attempt left."""
+        if not self._open:
+            self.files.remove()
+            for path, _ in self.files.written():
+                self._open.append(own_file(path, os.O_EXCL))
+            self._open[0].write(self.files.header)
+        return self._open
 
     def sync(self) -> None:
         """Wait until what was appended is on disk."""
         self.flush()
         with self._writing():
-            for file in filter(None, (self._ids, self._numbers)):
+            for file in self._open:
                 os.fsync(file.fileno())
 
     def flush(self) -> None:
         """Let what was appended be read from the files."""
         with self._writing():
-            if not self._is_begun:
-                self._begin()
-            for file in filter(None, (self._ids, self._numbers)):
+            for file in self._begun():
                 file.flush()
 
     def close(self) -> None:
         """Close the files."""
-        with self._writing():
-            self._leaving.close()
+        with self._writing(), ExitStack() as closing:
+            for file in self._open:
+                closing.callback(file.close)
 
     def _writing(self) -> AbstractContextManager[None]:
         return os_error_as(RunDirectoryError, f"{self.files.ids} cannot be written", REMEDY)

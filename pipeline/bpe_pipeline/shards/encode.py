@@ -10,7 +10,6 @@ Where shards start and end depends on the ids and the ends of documents alone: n
 """
 
 import sys
-import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,12 +22,11 @@ from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
 from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
-from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.runner import Runner, Stage
 from bpe_pipeline.shards import manifest
 from bpe_pipeline.shards.blocks import SourceItem, blocks_in_turn
 from bpe_pipeline.shards.bucket import BucketFiles, ClosedShard, Extent, LongRow, ShardRows
-from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts
+from bpe_pipeline.shards.encoded_corpus import EncodedCorpus, FileFacts, checksum
 from bpe_pipeline.shards.encoding_tasks import ENCODING_STAGE, ChunkFiles
 from bpe_pipeline.shards.finish import (
     CheckTask,
@@ -41,11 +39,10 @@ from bpe_pipeline.shards.finish import (
     layout_of,
 )
 from bpe_pipeline.shards.formats import Layout, ShardFacts, shard_format
-from bpe_pipeline.shards.manifest import Encoding, holds_out
+from bpe_pipeline.shards.manifest import Encoding, directory_of, holds_out, splits_of
 from bpe_pipeline.shards.route import (
     LEAST_SORT_BYTES,
     HeldOut,
-    InOrder,
     LastShare,
     Route,
     Shuffled,
@@ -57,7 +54,7 @@ from bpe_pipeline.shards.route import (
     sort_bucket,
 )
 from bpe_pipeline.shards.writer import JOURNAL, BucketWriter, Journal, NotAsWritten, Position, ShardWriter
-from bpe_pipeline.storage import Location, each, unreadable
+from bpe_pipeline.storage import each
 from bpe_pipeline.storage.atomic import make_directory, move, write_whole
 from bpe_pipeline.storage.scratch import scratch_directory
 from bpe_pipeline.tokenizer.model import Model
@@ -84,7 +81,7 @@ def write_shards(
             shard_format(encoding.options["shard_format"]),
             rows,
             sys.maxsize if encoding.single else encoding.options["shard_size"],
-            ["train", *(["validation"] if holds_out(encoding.options) else [])],
+            splits_of(encoding.options),
             directory,
             encoding.journal_of()[:_KEY_DIGITS],
         )
@@ -147,7 +144,7 @@ class Road:
             BucketWriter(partial(self._bucket, number)) for number in range((2 if held_out else 1) << self._bits)
         ]
         named = {bucket_name(number): bucket for number, bucket in enumerate(buckets)}
-        at_end = self._write(route, named, position, lambda _: self._chunks(position.source))
+        at_end = self._write(route, named, position, self._chunks(position.source))
         dealt = tuple(at_end.shards[name].extent for name in named)
         return Position(statistics=at_end.statistics, dealt=dealt, longest=at_end.longest)
 
@@ -158,25 +155,19 @@ class Road:
         if position.ended:
             self.runner.skip(ENCODING_STAGE)
         splits = {split: BucketWriter(partial(place.bucket, split), place.rows, place.most) for split in place.splits}
-
-        def sources(writer: ShardWriter) -> Generator[SourceItem, None, None]:
-            return self._chunks(position.source) if dealt is None else self._sorted(writer, dealt)
-
-        return self._write(self._route(), splits, position, sources)
+        made = self._chunks(position.source) if dealt is None else self._sorted(position.source, dealt)
+        return self._write(self._route(), splits, position, made)
 
     def _write(
         self,
         route: Route,
         buckets: Mapping[str, BucketWriter],
         position: Position,
-        sources: Callable[[ShardWriter], Generator[SourceItem, None, None]],
+        made: Generator[SourceItem, None, None],
     ) -> Position:
         """Write all that follows a position along a route; returns the position at the end."""
-        with ShardWriter(self.journal, route, buckets, self, position) as writer:
-            if position.ended:
-                return position
-            with closing(sources(writer)) as made:
-                return writer.write(made)
+        with ShardWriter(self.journal, route, buckets, self, position) as writer, closing(made):
+            return position if position.ended else writer.write(made)
 
     def _route(self) -> Route:
         """Return the route to the splits."""
@@ -185,7 +176,7 @@ class Road:
             return LastShare(1 << self._bits if options["shuffle"] else held_out)
         if holds_out(options):
             return HeldOut(hash_held_out(options), place.layout.id_bytes, place.directory)
-        return InOrder()
+        return Route()
 
     @property
     def _bits(self) -> int:
@@ -218,9 +209,9 @@ class Road:
         else:
             yield from self.source.blocks(first)
 
-    def _sorted(self, writer: ShardWriter, buckets: Sequence[Extent]) -> Generator[SourceItem, None, None]:
-        """Yield the blocks of each bucket; one that the journal needs no more is removed."""
-        first, id_bytes = writer.saved_source, self.place.layout.id_bytes
+    def _sorted(self, first: int, buckets: Sequence[Extent]) -> Generator[SourceItem, None, None]:
+        """Yield the blocks of each bucket from the first on."""
+        id_bytes = self.place.layout.id_bytes
         wanted = max(LEAST_SORT_BYTES, *(memory_of(extent, id_bytes) for extent in buckets))
         threads = min(self.runner.threads, len(buckets))
         grant = self.runner.broker.reserve(LEAST_SORT_BYTES, wanted, ORDERING_STAGE, asked=threads)
@@ -230,27 +221,33 @@ class Road:
 
         total, done = (sum(extent.ids for extent in some) for some in (buckets, buckets[:first]))
         with self.runner.reporting(ORDERING_STAGE, total, "tokens", done) as advance:
-            sources, removed = range(first, len(buckets)), first
-            for made in blocks_in_turn(sort_bucket, task_of_bucket, sources, grant.count, 0, advance):
-                yield made
-                for number in range(removed, writer.saved_source):
-                    self._bucket(number).remove()
-                removed = writer.saved_source
+            sources = range(first, len(buckets))
+            yield from blocks_in_turn(sort_bucket, task_of_bucket, sources, grant.count, 0, advance)
+
+    def saved(self, position: Position) -> None:
+        """Remove the buckets that were sorted and are needed no more."""
+        for number in range(position.source if position.dealt else 0):
+            self._bucket(number).remove()
 
     def accept(self, document: int, ids: int) -> None:
         """Refuse a document with so many ids, the longest so far, if it is too long for a row or for the memory."""
         if (row := self.place.row_of(document, ids)) is not None:
             self._require_memory(row, f"document {document + 1:,} as ")
 
-    def seal(self, split: str, closed: ClosedShard) -> None:
-        """Make the files of a closed shard what they stay; refuse packed rows that take too much memory."""
-        key, place = (split, closed.index), self.place
-        if key in self.finished:
-            return
-        if not place.in_place:
-            self._require_memory(place.rows.longest(closed.ids, closed.documents, 0))
-        if (facts := place.seal(split, closed)) is not None:
-            self._note(*key, facts)
+    def seal(self, closed: Mapping[str, Sequence[ClosedShard]]) -> None:
+        """Make the files of closed shards what they stay; refuse packed rows that take too much memory."""
+        place, sealed = self.place, list[tuple[str, int, ShardFacts]]()
+        for split, shard in ((split, shard) for split, shards in closed.items() for shard in shards):
+            if (split, shard.index) in self.finished:
+                continue
+            if not place.in_place:
+                self._require_memory(place.rows.longest(shard.ids, shard.documents, 0))
+            if (facts := place.seal(split, shard)) is not None:
+                sealed.append((split, shard.index, facts))
+        if sealed:
+            system.flush(place.directory)  # the names of second files are on disk before it is noted that they are
+        for facts_of_shard in sealed:
+            self._note(*facts_of_shard)
 
     def _require_memory(self, row: LongRow, what: str = "") -> None:
         self.memory.require(*self._takes(row, what))
@@ -268,14 +265,13 @@ class Road:
 
     def finish(self, written: Position) -> _Facts:
         """Finish the shards that are not; returns the facts of all shards of each split, in order."""
-        closed = self._closed(written)
-        missing = [FinishTask(self.place, *key) for key in closed if key not in self.finished]
+        missing = [FinishTask(self.place, *key) for key in self._closed(written) if key not in self.finished]
         for number, facts in self._finished(missing, written.longest) if missing else ():
             task = missing[number]
             self._note(task.split, task.index, facts)
             self.place.bucket(task.split, task.index).remove()
-        of_splits = {name: [key for key in closed if key[0] == name] for name in self.place.splits}
-        return {name: [self.finished[key] for key in keys] for name, keys in of_splits.items()}
+        counts = ((split, written.shards[split].index) for split in self.place.splits)
+        return {split: [self.finished[split, index] for index in range(count)] for split, count in counts}
 
     def _finished(self, tasks: Sequence[FinishTask], longest: int) -> Iterator[tuple[int, ShardFacts]]:
         """Yield the facts of shards by the numbers of their tasks: workers finish them if they see their buckets.
@@ -333,30 +329,28 @@ def named_shards(
     The manifest has them from here on, and their directories are there; files of others are not replaced.
     """
     home, format_ = encoding.directory, shard_format(encoding.options["shard_format"])
-    directories = encoding.directories([*counts])
-    named = {
-        split: [format_.names(encoding.stem(split, directories[split], index, count), layout) for index in range(count)]
-        for split, count in counts.items()
-    }
+    directories = [directory_of(encoding.options, split) for split in counts]
+    named = {split: encoding.names(layout, split, count) for split, count in counts.items()}
     names = [name for of_split in named.values() for both in of_split for name in both if name]
-    names += format_.index(layout, dict.fromkeys(directories.values(), ()))
+    names += format_.index(layout, dict.fromkeys(directories, ()))
     home.refuse_replaced(home / name for name in names if name not in encoding.shards)
     manifest.save(replace(encoding, shards=tuple(dict.fromkeys((*encoding.shards, *names)))))
-    for directory in filter(None, directories.values()):
+    for directory in filter(None, directories):
         make_directory(home / directory)
     return named
 
 
 def complete(encoding: Encoding, layout: Layout, shards: Mapping[str, Sequence[ShardFacts]]) -> list[FileFacts]:
     """Write what the format adds to the shards of each split, when their names are on disk; returns these files."""
-    home, directories = encoding.directory, encoding.directories([*shards])
-    for directory in directories.values():  # not after each of many small shards
+    home, by_directory = encoding.directory, {directory_of(encoding.options, split): of for split, of in shards.items()}
+    for directory in by_directory:  # not after each of many small shards
         if isinstance(where := home / directory if directory else home.location, Path):
             system.flush(where)
     encoding.directory.require_lock()
-    by_directory = {directories[split]: of_split for split, of_split in shards.items()}
     index = shard_format(encoding.options["shard_format"]).index(layout, by_directory)
-    return [_index_file(home, *file) for file in index.items()]
+    for name, text in index.items():
+        write_whole(home / name, text)
+    return [FileFacts(name, *checksum(home / name)) for name in index]
 
 
 def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRows:
@@ -370,30 +364,10 @@ def rows_of(options: Mapping[str, Any], model: Model) -> DocumentRows | PackedRo
     return PackedRows(layout, options["pack"], options["sequence_length"], pad)
 
 
-def _index_file(home: Directory, name: str, text: str) -> FileFacts:
-    """Write a file that a format adds to the directory."""
-    write_whole(home / name, text)
-    data = text.encode()
-    return FileFacts(name, len(data), f"{zlib.crc32(data):08x}")
-
-
 def damaged_file(runner: Runner, encoding: Encoding, corpus: EncodedCorpus) -> str | None:
     """Read all files of a finished directory; return the name of the first that is missing or not what was written."""
     tasks = [CheckTask(encoding.directory / name, size, crc32) for name, size, crc32 in corpus.checksums()]
-    sizes = each(_size, [task.path for task in tasks])
-    for task, size in zip(tasks, sizes, strict=True):
-        if size != task.bytes:
-            return task.path.name
     workers = runner.reserve(len(tasks), _WRITING_BYTES, _WRITING_BYTES, CHECKING_STAGE)
     weights = [task.bytes for task in tasks]
     intact = runner.run(Stage(CHECKING_STAGE, "bytes", is_intact, tasks, weights, grant=workers))
     return next((task.path.name for task, is_whole in zip(tasks, intact, strict=True) if not is_whole), None)
-
-
-def _size(where: Location) -> int | None:
-    try:
-        return where.stat().st_size
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise unreadable(where, error) from None

@@ -35,14 +35,9 @@ class DocumentRows:
     layout: Layout
     whole: bool
     cut: int | None = 1
-
-    def shard_tokens(self, most: int) -> int:
-        """Return the most tokens of a shard, if that many are asked for."""
-        return most
-
-    def left_out(self, _tokens: int) -> int:
-        """Return 0: every token is in a row."""
-        return 0
+    unit: int = 1
+    least: int = 1
+    as_stored: bool = True
 
     def longest(self, tokens: int, _documents: int, document_tokens: int) -> LongRow:
         """Return the longest row of shards with at most that many tokens; document_tokens: of the longest document."""
@@ -65,8 +60,8 @@ class PackedRows:
 
     @property
     def padded(self) -> bool:
-        """Return whether all rows have the same length."""
-        return self.layout.row_tokens is not None
+        """Return whether rows are filled up to the same length."""
+        return self.layout.row_tokens is not None and self.whole
 
     @property
     def whole(self) -> bool:
@@ -83,20 +78,26 @@ class PackedRows:
         """How many tokens are packed together; rows depend on it only if the best fit is chosen."""
         return max(_WINDOW_TOKENS, _WINDOW_ROWS * self.row_tokens) if self.packing == "best-fit" else _WINDOW_TOKENS
 
-    def shard_tokens(self, most: int) -> int:
-        """Return the most tokens of a shard, if that many are asked for: a shard is never smaller than a row."""
-        rows = max(most // self.row_tokens, 1)
-        return rows * self.row_tokens if self.packing == "concat" else max(most, self.row_tokens)
+    @property
+    def unit(self) -> int:
+        """The tokens that fill a row, where a shard has no others."""
+        return 1 if self.whole else self.row_tokens
 
-    def left_out(self, tokens: int) -> int:
-        """Return how many of that many tokens fill no row."""
-        return tokens % self.row_tokens if self.packing == "concat" else 0
+    @property
+    def least(self) -> int:
+        """The tokens of a row: a shard is never smaller."""
+        return self.row_tokens
+
+    @property
+    def as_stored(self) -> bool:
+        """Whether the tokens of rows are those of the bucket, in its order."""
+        return not self.whole and len(self.layout.columns) == 1
 
     def longest(self, tokens: int, documents: int, _document_tokens: int) -> LongRow:
         """Return the longest row of shards with at most that many tokens, of that many documents."""
         row = self.row_tokens
-        longest = row if self.padded and self.packing != "concat" else min(row, tokens)
-        if self.packing == "concat" and len(self.layout.columns) == 1:
+        longest = row if self.padded else min(row, tokens)
+        if self.as_stored:
             return LongRow(longest)
         together = min(tokens, self.window + row)
         parts = documents + together // row
@@ -135,7 +136,7 @@ class Packer:
             pad=packed.pad,
             window=packed.window,
             packing=packed.packing,
-            padded=packed.padded and packed.packing != "concat",
+            padded=packed.padded,
         )
         self.tokens = 0
 
@@ -146,7 +147,7 @@ class Packer:
 
     def rows(self, blocks: Iterator[Block]) -> Iterator[Rows]:
         """Yield the rows of the documents in these blocks."""
-        if self._packed.packing == "concat" and not self._columns:
+        if self._packed.as_stored:
             yield from self._end_to_end(blocks)
             return
         first = 0
@@ -193,12 +194,8 @@ class ShardPlace:
     @property
     def in_place(self) -> bool:
         """Whether ids are the shard, once it has its header; otherwise the shard is written from them."""
-        if self.format.header(self.layout, 0) is None:
-            return False
-        if isinstance(self.rows, DocumentRows):
-            return True
-        packed = isinstance(self.rows, PackedRows) and self.rows.packing == "concat"
-        return not self.format.rows and packed and len(self.layout.columns) == 1
+        has_header = self.format.header(self.layout, 0) is not None
+        return has_header and self.rows.as_stored and (self.layout.documents or not self.format.rows)
 
     def row_of(self, document: int, ids: int) -> LongRow | None:
         """Return the row of a document, if the format gathers rows; `InputError` if it is too long for any."""
@@ -243,13 +240,9 @@ class ShardPlace:
                 file.truncate(len(bucket.header) + closed.ids * bucket.id_bytes)
                 count = self.format.complete(file, second, self.layout, bucket.number_blocks(closed.documents))
             same_header = self.format.header(self.layout, closed.ids) == bucket.header
-            facts = {"tokens": closed.ids, "documents": closed.documents, **self._rows_of(closed, count)}
+            _, facts_of = self.rows.made(self.format, bucket, closed.ids, closed.documents)
+            facts = {**facts_of(count), "tokens": closed.ids, "documents": closed.documents}
             return self._facts(split, closed.index, facts, closed.crc32 if same_header else None)
-
-    def _rows_of(self, closed: ClosedShard, rows: int) -> dict[str, Any]:
-        if not self.layout.documents:
-            return {"rows": rows, "padded": 0, "truncated": 0, "dropped": 0}
-        return {"rows": rows if self.format.rows and rows != closed.documents else None}
 
     def finish(self, split: str, index: int) -> ShardFacts:
         """Make a shard of its bucket, whose size says what it has; returns its facts. Again it makes the same."""
@@ -268,15 +261,10 @@ class ShardPlace:
         whole, second = self.finished(split, index)
         for path in filter(None, (whole, second)):
             system.flush(path)
-        facts |= facts_of_files(whole, second, crc32) | {"split": None if split == "train" else split}
-        return ShardFacts(name="", **facts)
-
-
-def facts_of_files(whole: Path, second: Path | None, crc32: int | None = None) -> dict[str, Any]:
-    """Return the sizes and checksums of a shard and of its second file. crc32: of the shard, if it is known."""
-    size, digits = (whole.stat().st_size, f"{crc32:08x}") if crc32 is not None else checksum(whole)
-    second_size, second_digits = checksum(second) if second else (None, None)
-    return {"bytes": size, "crc32": digits, "offsets_bytes": second_size, "offsets_crc32": second_digits}
+        size, digits = checksum(whole) if crc32 is None else (whole.stat().st_size, f"{crc32:08x}")
+        second_size, second_digits = checksum(second) if second else (None, None)
+        facts |= {"offsets_bytes": second_size, "offsets_crc32": second_digits}
+        return ShardFacts(name="", bytes=size, crc32=digits, split=None if split == "train" else split, **facts)
 
 
 @dataclass(frozen=True)
@@ -317,6 +305,9 @@ class CheckTask:
 def is_intact(task: CheckTask) -> bool:
     """Return whether a file is what was written."""
     try:
-        return checksum(task.path, report_progress) == (task.bytes, task.crc32)
+        same_size = task.path.stat().st_size == task.bytes
+        return same_size and checksum(task.path, report_progress) == (task.bytes, task.crc32)
+    except FileNotFoundError:
+        return False
     except OSError as error:
         raise unreadable(task.path, error) from None

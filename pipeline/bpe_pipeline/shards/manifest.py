@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import re
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from bpe_pipeline.shards.encoded_corpus import (
     single_names,
     write_result,
 )
-from bpe_pipeline.shards.formats import IDS, Layout, ShardFormat, shard_format
+from bpe_pipeline.shards.formats import IDS, Layout, shard_format
 from bpe_pipeline.shards.writer import FINISHED, JOURNAL, Journal
 from bpe_pipeline.storage import Location, names_in
 from bpe_pipeline.tokenizer.model import Model
@@ -51,19 +51,25 @@ _RESERVED = rf"{_WORKING}|log\.txt|{LOG_OF_PART.pattern}|shards\.json|{SHARD_NAM
 SHARDS = Kind("encoding.json", re.compile(_RESERVED), FORMAT_VERSION)
 
 
-def kind_of(format_name: str, *, validation: bool, single: bool = False) -> Kind:
-    """Return the kind of a directory of shards of one format, with or without what is held out."""
-    format_ = shard_format(format_name)
-    directories = directories_of(format_, ["train", *(["validation"] if validation else [])])
+def kind_of(options: Mapping[str, Any]) -> Kind:
+    """Return the kind of a directory of shards that these options ask for."""
+    format_ = shard_format(options["shard_format"])
+    directories = [directory_of(options, split) for split in splits_of(options)]
     written = format_.index(Layout({IDS: "uint16"}), dict.fromkeys(directories, ()))
-    tops = {name.split("/")[0] for name in (*written, *directories, *(single_names(format_) if single else ())) if name}
+    single = single_names(format_) if options.get("single") else ()
+    tops = {name.split("/")[0] for name in (*written, *directories, *single) if name}
     return replace(SHARDS, reserved=re.compile("|".join([SHARDS.reserved.pattern, *map(re.escape, sorted(tops))])))
 
 
-def directories_of(format_: ShardFormat, splits: Sequence[str]) -> list[str]:
-    """Return the directory of each split: its name, but "" for training alone and where the format wants no other."""
-    apart = len(splits) > 1 and format_.split_directories
-    return ["" if split == "train" and not apart else split for split in splits]
+def splits_of(options: Mapping[str, Any]) -> list[str]:
+    """Return what documents are divided into."""
+    return ["train", *(["validation"] if holds_out(options) else [])]
+
+
+def directory_of(options: Mapping[str, Any], split: str) -> str:
+    """Return the directory of the shards of a split: "" for that of the encoding, if the format wants no other."""
+    apart = split != "train" or (holds_out(options) and shard_format(options["shard_format"]).split_directories)
+    return split if apart and not options.get("single") else ""
 
 
 @dataclass(frozen=True)
@@ -88,18 +94,18 @@ class Encoding:
         """Where it is said what the shards are."""
         return self.directory / RESULT
 
-    def directories(self, splits: Sequence[str]) -> dict[str, str]:
-        """Return the directory of each split; "" for that of the encoding."""
-        format_ = shard_format(self.options["shard_format"])
-        names = [""] * len(splits) if self.single else directories_of(format_, splits)
-        return dict(zip(splits, names, strict=True))
+    def finished(self) -> EncodedCorpus | None:
+        """Return what the shards are, if it is said; `InputError` if that is damaged."""
+        corpus = load_result(self.result)
+        return corpus if corpus is not None and corpus.encoding == self.fingerprint() else None
 
-    def stem(self, split: str, directory: str, index: int, shards: int) -> str:
-        """Return how the name of a shard starts. shards: how many its split has."""
+    def names(self, layout: Layout, split: str, shards: int) -> list[tuple[str, str | None]]:
+        """Return the names of the shards of a split that has so many, and of their second files."""
+        format_, directory = shard_format(self.options["shard_format"]), directory_of(self.options, split)
+        stems = [format_.stem.format(index=index, shards=shards) for index in range(shards)]
         if self.single:
-            return SINGLE_STEMS[split]
-        stem = shard_format(self.options["shard_format"]).stem.format(index=index, shards=shards)
-        return f"{directory}/{stem}" if directory else stem
+            stems = [SINGLE_STEMS[split]]
+        return [format_.names(f"{directory}/{stem}" if directory else stem, layout) for stem in stems]
 
     def fingerprint(self) -> str:
         """Return what the shards depend on."""
@@ -111,7 +117,7 @@ class Encoding:
 
     def remove_working(self) -> None:
         """Delete what is needed no more when the shards are complete, but not the manifest."""
-        self.directory.remove([*self.owned_parts(), JOURNAL, FINISHED])
+        self.directory.remove(self.owned_parts())
         if isinstance(where := self.directory.location, Path):
             self.remove_begun(where)
 
@@ -124,10 +130,6 @@ class Encoding:
     def journal_of(self) -> str:
         """Return what the journal depends on: it counts chunks."""
         return fingerprint(self.fingerprint(), plain(self.plan.chunks))
-
-    def encoded_chunks(self) -> int:
-        """Return how many chunks are encoded: those that are in buckets, and those with a file."""
-        return len(self.chunks_there())
 
     def chunks_there(self) -> set[int]:
         """Return the chunks that are in buckets, and those with a file: a listing says so, no file is opened."""
@@ -150,7 +152,7 @@ class Encoding:
         return [ChunkFile(home / f"{index:06d}-{key[:KEY_DIGITS]}.ids", key) for index, key in enumerate(keys)]
 
 
-def holds_out(options: dict[str, Any]) -> bool:
+def holds_out(options: Mapping[str, Any]) -> bool:
     """Return whether these options make a validation split."""
     return bool(options.get("val_fraction"))
 
@@ -199,9 +201,8 @@ def remove_all(encoding: Encoding) -> None:
     """Delete every file of an encoding but its manifest."""
     names = list(encoding.shards)
     with contextlib.suppress(InputError):  # shards.json lists more where it was written last
-        result = load_result(encoding.result)
-        if result is not None and result.encoding == encoding.fingerprint():
-            names += result.file_names()
+        if (corpus := encoding.finished()) is not None:
+            names += corpus.file_names()
     encoding.directory.remove([RESULT, *names])
     encoding.remove_working()
     encoding.directory.remove([LOG])

@@ -359,18 +359,13 @@ def _ends_in(text: SearchedText, start: int, stop: int) -> Iterator[int]:
 
 def _cut(plan: Plan, file: int, at: int) -> Plan:
     """Return the plan with a chunk that starts at this byte of this file: what is held out."""
-    chunks = list[Chunk]()
-    for chunk in plan.chunks:
-        before = [
-            Span(span.file, span.start, min(span.stop, at) if span.file == file else span.stop)
-            for span in chunk.spans
-            if (span.file, span.start) < (file, at)
-        ]
-        after = [
-            Span(span.file, max(span.start, at) if span.file == file else span.start, span.stop)
-            for span in chunk.spans
-            if (span.file, span.stop) > (file, at)
-        ]
-        chunks += [Chunk(tuple(spans)) for spans in (before, after) if spans]
+
+    def halves(span: Span) -> tuple[Span, Span]:
+        stop = span.stop if span.file < file else span.start
+        middle = min(max(at, span.start), span.stop) if span.file == file else stop
+        return span._replace(stop=middle), span._replace(start=middle)
+
+    sides = (side for chunk in plan.chunks for side in zip(*map(halves, chunk.spans), strict=True))
+    chunks = [Chunk(spans) for side in sides if (spans := tuple(span for span in side if span.bytes))]
     first = next(number for number, chunk in enumerate(chunks) if chunk.spans[0][:2] == (file, at))
     return replace(plan, chunks=tuple(chunks), held_out=first)

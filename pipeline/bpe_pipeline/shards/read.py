@@ -4,10 +4,10 @@ into memory.
 
 import hashlib
 import sys
-from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ from bpe_pipeline.base.units import format_count
 from bpe_pipeline.run.directory import Directory
 from bpe_pipeline.run.values import shard_formats
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, checksum, find_result
-from bpe_pipeline.shards.formats import IDS, Block, ShardFacts, shard_format
+from bpe_pipeline.shards.formats import BLOCK_IDS, IDS, Block, ShardFacts, shard_format
 from bpe_pipeline.shards.manifest import SHARDS, load, tokenizer_fingerprint
 from bpe_pipeline.storage import Location, Remote, named
 from bpe_pipeline.tokenizer.decode import tokens_of
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+@dataclass(eq=False, repr=False)
 class Shards(Sequence[Any]):
     """The ids of a set of shards, or of several sets; a sequence that can be pickled.
 
@@ -35,12 +36,16 @@ class Shards(Sequence[Any]):
     are below it; `row_tokens`: of each row, if the shards were made with `sequence_length`.
     """
 
-    def __init__(self, files: Sequence[tuple[Path, int, int]], dtype: str, vocab_size: int, row_tokens: int | None):
-        self.files, self.dtype, self.vocab_size, self.row_tokens = list(files), dtype, vocab_size, row_tokens
-        self._firsts = list(accumulate((tokens for _, _, tokens in files), initial=0))
+    files: Sequence[tuple[Path, int, int]]
+    dtype: str
+    vocab_size: int
+    row_tokens: int | None
+    sets: "tuple[Shards, ...]" = ()
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        self._firsts = list(accumulate((tokens for _, _, tokens in self.files), initial=0))
         self._arrays: dict[int, Any] = {}
-        self.sets: tuple[Shards, ...] = ()
-        self.weights: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         """Return the number of ids."""
@@ -58,8 +63,7 @@ class Shards(Sequence[Any]):
 
         if not isinstance(index, slice):
             at = range(len(self))[index]
-            shard = bisect_right(self._firsts, at) - 1
-            return int(self._array(shard)[at - self._firsts[shard]])
+            return int(self[at : at + 1][0])
         start, stop, step = index.indices(len(self))
         if step != 1:
             return self[0 : len(self)][index]
@@ -71,7 +75,7 @@ class Shards(Sequence[Any]):
             start = last
         return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, self.dtype), *arrays])
 
-    def windows(self, tokens: int, *, count: int | None = None, seed: int = 0) -> "Windows":
+    def windows(self, tokens: int, *, count: int | None = None, seed: int = 0) -> "Arrays":
         """Return windows of that many ids at random positions; the same for the same seed, in any process.
 
         Of several sets, each window is of one, which its weight decides.
@@ -91,14 +95,19 @@ class Shards(Sequence[Any]):
             raise unfit("count", "a number of windows", count)
         if type(seed) is not int:
             raise unfit("seed", "a whole number", seed)
-        every = count if count is not None else len(self) // tokens if type(tokens) is int and tokens > 0 else 0
-        return Windows(self.sets or (self,), self.weights or (1.0,), tokens, every, seed)
+        sets, weights = self.sets or (self,), self.weights or (1.0,)
+        least, total = min(map(len, sets)), sum(weights)
+        if type(tokens) is not int or not 1 <= tokens <= least:
+            raise UsageError(f"windows of {tokens!r} ids: give a number from 1 to the {least:,} ids that there are")
+        limits = [*accumulate(weight / total for weight in weights)]
+        place = partial(_place_of_window, sets, limits, tokens, seed)
+        return Arrays(tokens, len(self) // tokens if count is None else count, place)
 
-    def rows(self) -> "Rows":
+    def rows(self) -> "Arrays":
         """Return the rows of shards that were made with `sequence_length`, as a sequence of int64 arrays."""
         if self.row_tokens is None:
             raise UsageError("these shards have no rows: make them with --sequence-length, or take windows")
-        return Rows(self, self.row_tokens)
+        return Arrays(self.row_tokens, len(self) // self.row_tokens, partial(_place_of_row, self, self.row_tokens))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_arrays": {}}  # files are mapped again where they are used
@@ -116,73 +125,45 @@ class Shards(Sequence[Any]):
         return mapped
 
 
-class _Arrays(Sequence[Any]):
-    """Arrays by their numbers."""
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return an array, or a list of those of a slice."""
-        numbers = range(len(self))[index]
-        return [self._array(number) for number in numbers] if isinstance(numbers, range) else self._array(numbers)
-
-    @abstractmethod
-    def _array(self, number: int) -> Any:
-        """Return the array with this number."""
-
-
 @dataclass(frozen=True)
-class Rows(_Arrays):
-    """The rows of shards."""
+class Arrays(Sequence[Any]):
+    """Arrays of as many ids each, by their numbers. place: returns the shards and the first id of one."""
 
-    shards: Shards
-    tokens: int
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.shards) // self.tokens
-
-    def _array(self, number: int) -> Any:
-        start = number * self.tokens
-        return _as_int64(self.shards[start : start + self.tokens])
-
-
-@dataclass(frozen=True)
-class Windows(_Arrays):
-    """Windows of sets of shards at random positions: which one number i is depends on the seed and i alone."""
-
-    sets: tuple[Shards, ...]
-    weights: tuple[float, ...]
     tokens: int
     number: int
-    seed: int
-    _limits: tuple[float, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if type(self.tokens) is not int or self.tokens < 1 or any(len(shards) < self.tokens for shards in self.sets):
-            least = min(map(len, self.sets))
-            raise UsageError(
-                f"windows of {self.tokens!r} ids: give a number from 1 to the {least:,} ids that there are"
-            )
-        total = sum(self.weights)
-        object.__setattr__(self, "_limits", tuple(accumulate(weight / total for weight in self.weights)))
+    place: Callable[[int], tuple[Shards, int]]
 
     def __len__(self) -> int:
-        """Return the number of windows."""
+        """Return the number of arrays."""
         return self.number
 
-    def _array(self, number: int) -> Any:
-        digest = hashlib.blake2b(f"{self.seed} {number}".encode(), digest_size=16).digest()
-        which, where = (int.from_bytes(half, "little") / 2**64 for half in (digest[:8], digest[8:]))
-        shards = self.sets[min(bisect_right(self._limits, which), len(self.sets) - 1)]
-        places = len(shards) - self.tokens + 1
-        start = min(int(where * places), places - 1)
-        return _as_int64(shards[start : start + self.tokens])
+    def __getitem__(self, index: Any) -> Any:
+        """Return an array as embeddings take ids, or a list of those of a slice.
+
+        PyTorch has next to no operations on uint16 and uint32.
+        """
+        import numpy as np
+
+        numbers = range(self.number)[index]
+        if isinstance(numbers, range):
+            return [self[number] for number in numbers]
+        shards, start = self.place(numbers)
+        return np.array(shards[start : start + self.tokens], np.int64)
 
 
-def _as_int64(ids: "NDArray[Any]") -> "NDArray[Any]":
-    """Return a copy as embeddings take ids: PyTorch has next to no operations on uint16 and uint32."""
-    import numpy as np
+def _place_of_row(shards: Shards, tokens: int, number: int) -> tuple[Shards, int]:
+    return shards, number * tokens
 
-    return np.array(ids, np.int64)
+
+def _place_of_window(
+    sets: Sequence[Shards], limits: Sequence[float], tokens: int, seed: int, number: int
+) -> tuple[Shards, int]:
+    """Return where a window is, which depends on the seed and its number alone. limits: of the share of each set."""
+    digest = hashlib.blake2b(f"{seed} {number}".encode(), digest_size=16).digest()
+    which, where = (int.from_bytes(half, "little") / 2**64 for half in (digest[:8], digest[8:]))
+    shards = sets[min(bisect_right(limits, which), len(sets) - 1)]
+    places = len(shards) - tokens + 1
+    return shards, min(int(where * places), places - 1)
 
 
 def open_shards(
@@ -216,11 +197,11 @@ def open_shards(
 
 def _fit(weights: object, count: int) -> bool:
     """Return whether these are that many weights."""
-    if not isinstance(weights, Sequence) or isinstance(weights, str | bytes) or len(weights) != count:
+    most = sys.float_info.max
+    if not isinstance(weights, list | tuple) or len(weights) != count:
         return False
-    if not all(isinstance(weight, int | float) and 0 <= weight <= sys.float_info.max for weight in weights):
-        return False
-    return 0 < sum(map(float, weights)) <= sys.float_info.max
+    are_numbers = all(isinstance(weight, int | float) and 0 <= weight <= most for weight in weights)
+    return are_numbers and 0 < sum(map(float, weights)) <= most
 
 
 def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards:
@@ -230,9 +211,8 @@ def _together(sets: Sequence[Shards], weights: Sequence[float] | None) -> Shards
     rows = {shards.row_tokens for shards in sets}
     files = [file for shards in sets for file in shards.files]
     vocab_size = max(shards.vocab_size for shards in sets)
-    together = Shards(files, sets[0].dtype, vocab_size, rows.pop() if len(rows) == 1 else None)
-    together.sets, together.weights = tuple(sets), tuple(map(float, weights or map(len, sets)))
-    return together
+    row_tokens, shares = rows.pop() if len(rows) == 1 else None, tuple(map(float, weights or map(len, sets)))
+    return Shards(files, sets[0].dtype, vocab_size, row_tokens, tuple(sets), shares)
 
 
 def _open(where: Location) -> Shards:
@@ -338,8 +318,13 @@ def blocks_of(directory: Location, corpus: EncodedCorpus, shard: ShardFacts, col
             if file is not None and checksum(file)[1] != crc32:
                 raise ValueError(f"{what} is not the one in {RESULT}")
         for values, ends in shard_format(corpus.format).read(where, offsets, layout, shard):
-            tokens += len(values)
-            yield values, ends
+            done = 0
+            for first in range(0, max(len(values), 1), BLOCK_IDS):
+                block = values[first : first + BLOCK_IDS]
+                tokens += len(block)
+                upto = bisect_right(ends, tokens, done)
+                yield block, ends[done:upto]
+                done = upto
         if tokens != shard.tokens:
             raise ValueError(f"it holds {tokens:,} tokens, not {shard.tokens:,}")
     except (OSError, ValueError) as error:

@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import chain, groupby
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from bpe_pipeline import _core
 from bpe_pipeline.base.errors import RunDirectoryError
@@ -48,43 +48,28 @@ class Start(NamedTuple):
     document: int
 
 
-class Route(Protocol):
-    """Passes blocks of ids on to buckets."""
+class Route:
+    """Passes blocks of ids on to buckets: this one all to training, in the order of the corpus.
+
+    waits: whether a document waits for its end.
+    """
+
+    waits = False
 
     def buckets(self, block: IdBlock, at: Start) -> Routed:
         """Yield what each bucket gets of a block that starts there."""
+        yield "train", block, at.id
 
     def end(self) -> Routed:
         """Yield what each bucket gets of a document that has no end, after the last block."""
-
-    def passed(self, block: IdBlock, first: int) -> int | None:
-        """Return up to where the ids of the source have been passed on when a block has; None: no further."""
+        yield from ()
 
     def close(self) -> None:
         """Drop what waits."""
 
 
-class InOrder:
-    """Everything goes to training."""
-
-    def buckets(self, block: IdBlock, at: Start) -> Routed:
-        """Yield the block."""
-        yield "train", block, at.id
-
-    def end(self) -> Routed:
-        """Yield nothing: nothing waits."""
-        yield from ()
-
-    def passed(self, block: IdBlock, first: int) -> int | None:
-        """Return the end of the block."""
-        return first + len(block.ids)
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 @dataclass(frozen=True)
-class LastShare(InOrder):
+class LastShare(Route):
     """All that is in the last sources goes to validation: from this one on, before which a document ends."""
 
     source: int
@@ -94,21 +79,24 @@ class LastShare(InOrder):
         yield "validation" if at.source >= self.source else "train", block, at.id
 
 
-class Shuffled(InOrder):
+@dataclass(frozen=True)
+class Shuffled(Route):
     """Documents go to `2 ** bits` buckets by their sort keys; what they get are ids and entries.
 
     held_out: the source from which on documents go to as many other buckets; 0: there are none.
     """
 
-    def __init__(self, seed: int, id_bytes: int, bits: int, held_out: int) -> None:
-        self._key = int.from_bytes(hashlib.sha256(f"{seed} 0".encode()).digest()[:8], "little")
-        self._id_bytes, self._bits, self._held_out = id_bytes, bits, held_out
+    seed: int
+    id_bytes: int
+    bits: int
+    held_out: int
 
     def buckets(self, block: IdBlock, at: Start) -> Routed:
         """Yield the ids and entries of each bucket."""
-        entries = _core.entries_of(len(block.ids), block.ends, at.id, self._key, at.document)
-        others = 1 << self._bits if 0 < self._held_out <= at.source else 0
-        for bucket, part in dealt(IdBlock(block.ids, entries), self._id_bytes, 0, self._bits):
+        key = int.from_bytes(hashlib.sha256(f"{self.seed} 0".encode()).digest()[:8], "little")
+        entries = _core.entries_of(len(block.ids), block.ends, at.id, key, at.document)
+        others = 1 << self.bits if 0 < self.held_out <= at.source else 0
+        for bucket, part in dealt(IdBlock(block.ids, entries), self.id_bytes, 0, self.bits):
             yield bucket_name(others + bucket), part, 0
 
 
@@ -128,12 +116,14 @@ def dealt(block: IdBlock, id_bytes: int, skip: int, bits: int) -> Iterator[tuple
         word, id_ = word + 2 * count, id_ + size
 
 
-class HeldOut:
+class HeldOut(Route):
     """Documents go, when they have ended, to training or to validation.
 
     below: the hashes that are below it are validation's; directory: where a large document waits. Equal documents are
     on one side, and stay there when the corpus grows.
     """
+
+    waits = True
 
     def __init__(self, below: int, id_bytes: int, directory: Path) -> None:
         self._below, self._id_bytes, self._state = below, id_bytes, 0
@@ -166,10 +156,6 @@ class HeldOut:
         if ids := self._begun.tell() // self._id_bytes:
             [hash_] = _core.hash_documents(b"", array("Q", [ids]), self._id_bytes, ids, self._state)[0]
             yield from self._passed_on(hash_ < self._below, IdBlock(NO_ENDS[:0], NO_ENDS), 0)
-
-    def passed(self, block: IdBlock, first: int) -> int | None:  # noqa: ARG002 - a route's
-        """Return the end of the last document."""
-        return block.ends[-1] if block.ends else None
 
     def close(self) -> None:
         """Drop a document that has not ended."""

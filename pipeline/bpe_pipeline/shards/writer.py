@@ -10,7 +10,7 @@ import os
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -145,7 +145,7 @@ class BucketWriter:
 
     def __init__(self, files: Callable[[int], BucketFiles], rows: ShardRows | None = None, most: int = 0) -> None:
         self._files, self._rows = files, rows
-        self._most = rows.shard_tokens(most) if rows else 0
+        self._most = max(most // rows.unit * rows.unit, rows.least) if rows else 0
         self._state = OpenShard()
         self._shard: OpenBucket | None = None
         self._unsynced, self._closed = list[OpenBucket](), list[ClosedShard]()
@@ -245,7 +245,7 @@ class BucketWriter:
         if self._rows is None or (self._shard is None and self._state.index):
             return 0
         shard = self._opened()
-        left_out = self._rows.left_out(shard.extent.ids)
+        left_out = shard.extent.ids % self._rows.unit
         ids, documents = shard.extent.ids - left_out, shard.extent.numbers
         shard.flush()
         if left_out:
@@ -264,8 +264,11 @@ class Keeper(Protocol):
     def accept(self, document: int, ids: int) -> object:
         """Refuse a document with so many ids, the longest so far, if no row can have it."""
 
-    def seal(self, split: str, closed: ClosedShard) -> object:
-        """Make the files of a closed shard what they stay."""
+    def seal(self, closed: Mapping[str, Sequence[ClosedShard]]) -> object:
+        """Make the files of the closed shards of each split what they stay."""
+
+    def saved(self, position: Position) -> object:
+        """Drop what the position needs no more, which is saved."""
 
 
 class ShardWriter:
@@ -281,13 +284,12 @@ class ShardWriter:
     ) -> None:
         self._journal, self._route, self._buckets, self._keeper = journal, route, buckets, keeper
         self.position = self._read = position  # what was read may wait in the route
-        self.saved_source = position.source  # what is before it is not needed any more
         self._pause_s = float(os.environ.get("BPE_PIPELINE_CHECKPOINT_S", _PAUSE_S))
         self._saved_at, self._unsaved_bytes = time.monotonic(), 0
 
     def __enter__(self) -> "ShardWriter":
         try:
-            self._seal_closed()
+            self._keeper.seal(self.position.closed)
             states = self.position.shards.items()
             if not all(self._buckets[name].resume(state) for name, state in states):
                 raise NotAsWritten
@@ -338,8 +340,10 @@ class ShardWriter:
             longest=longest,
         )
         self._unsaved_bytes += ids.nbytes
-        if (passed := self._route.passed(block, read.ids)) is not None:
-            self.position = replace(self._read, ids=passed, begun=self._read.begun - (stop - passed))
+        if not self._route.waits:
+            self.position = self._read
+        elif ends:
+            self.position = replace(self._read, ids=ends[-1], begun=0)
 
     def _accepted(self, block: IdBlock) -> int:
         """Return the ids of the longest document so far; raises where a document of the block is refused."""
@@ -381,11 +385,7 @@ class ShardWriter:
             closed={name: shards for name, shards in closed.items() if shards},
         )
         self._journal.save(self.position)
-        self._seal_closed()
-        self.saved_source, now = self.position.source, time.monotonic()
+        self._keeper.seal(self.position.closed)
+        self._keeper.saved(self.position)
+        now = time.monotonic()
         self._saved_at, self._unsaved_bytes = now + (now - started) * _SAVING_SHARE, 0
-
-    def _seal_closed(self) -> None:
-        for name, closed in self.position.closed.items():
-            for shard in closed:
-                self._keeper.seal(name, shard)

@@ -100,7 +100,7 @@ def held(directory: Location) -> Iterator[None]:
         descriptor = _locked(directory) if isinstance(directory, Path) else None
         if descriptor is not None:
             leaving.callback(os.close, descriptor)
-        with _writing(directory):
+        with os_error_as(RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output"):
             _remove_dead_locked_by(directory)  # also where the system has locks: another node's mount may have none
             if descriptor is None:
                 _write_locked_by(directory)
@@ -158,10 +158,6 @@ def create(where: Location, data: str) -> bool:
     write_whole(where, data)
     time.sleep(_SETTLED_S)
     return where.read_bytes() == data.encode()
-
-
-def _writing(directory: Location) -> "contextlib.AbstractContextManager[None]":
-    return os_error_as(RunDirectoryError, f"{directory} cannot be written", "fix that, or choose another --output")
 
 
 def _remove_dead_locked_by(directory: Location) -> None:

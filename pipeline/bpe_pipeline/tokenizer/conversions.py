@@ -96,9 +96,6 @@ class Conversions:
     def as_transformers(self) -> Any:
         """Return an object of transformers that encodes in native threads, for training code; results are the same.
 
-        Texts and lists of them are encoded natively, also with padding, truncation, masks, offsets and added tokens.
-        transformers does the rest: pairs, words, overflowing tokens, decoding, saving.
-
         >>> tokenizer.as_transformers()(["lower", "low"]).input_ids
         [[257, 258], [257]]
 

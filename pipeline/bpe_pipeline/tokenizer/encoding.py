@@ -145,9 +145,8 @@ class Encoding:
     ) -> Iterator[int]:
         """Iterate over the ids of a text that arrives in blocks, such as an open file; they are those of `encode`.
 
-        Memory is bounded by the longest pre-token and block; with a pattern that the `regex` package runs, by the
-        longest document; with a loaded tokenizer by the longest stretch between ASCII characters (NFC) or of its first
-        split, and by the whole text if special tokens have rules.
+        Memory is bounded by the longest pre-token and block; with a pattern of the `regex` package, NFC, several splits
+        or rules of special tokens by up to the whole text.
 
         >>> list(tokenizer.encode_iterable(["lo", "wer<|end", "oftext|>"]))
         [257, 258, 259]

@@ -4,7 +4,6 @@ import json
 import tempfile
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from bpe_pipeline.base.errors import UsageError
@@ -50,7 +49,7 @@ def export_in_place(
         }
         if changed:
             run.directory.remove(unedited(run, [f"{directory.name}/{CARD}"]))
-        store_written(replace(run, manifest=replace(run.manifest, special=special)), written)
+        store_written(run.changed(special=special), written)
     return written, refused
 
 

@@ -189,8 +189,8 @@ class Tokenizer(Encoding, Decoding, Conversions):
         [257, 258]
 
         Args:
-            path: a run directory, or a tokenizer's directory or file: tokenizer.json, or vocab.json and merges.txt; or
-                a name, such as gpt2 or OWNER/MODEL, of one in the cache of transformers or tiktoken.
+            path: a run, a tokenizer's directory or file, or a name, such as gpt2 or OWNER/MODEL, in the cache of
+                transformers or tiktoken.
 
         Returns:
             The tokenizer.
@@ -321,12 +321,11 @@ class Tokenizer(Encoding, Decoding, Conversions):
         '<|im_start|>user\\nlow<|im_end|>\\n'
 
         Args:
-            messages: in order, with "role", "content" and what else the template reads. Members that are None are
-                left out; "reasoning" or "thinking" is also "reasoning_content".
+            messages: in order, with "role", "content" and what else the template reads; members that are None are
+                left out.
             tokenize: whether to return ids.
             add_generation_prompt: whether the start of the assistant's answer follows.
-            continue_final_message: whether the last message has no end of turn, so that a model continues it; or the
-                name of the member to continue, such as "reasoning_content".
+            continue_final_message: whether the last message has no end of turn; or the name of the member to continue.
             variables: of the template, such as `tools`; `chat_template` is another template, by name or as text.
 
         Returns:

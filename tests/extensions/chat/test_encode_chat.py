@@ -105,8 +105,9 @@ def test_broken_rows_stop_nothing_and_each_kind_has_its_reason(home: Path, tmp_p
     rows.write_text(rows.read_text() + "no JSON\n")
     result = succeeded(encode_rows(home, tmp_path / "out", rows))
     assert len(read_rows(tmp_path / "out")) == 2
+    described = run_process("info", tmp_path / "out").stdout
     for line in ("the messages are not a list of messages (first: ", "the chat template does not take them"):
-        assert f"1 conversation dropped: {line}" in run_process("info", tmp_path / "out").stdout
+        assert f"1 conversation dropped: {line}" in described
     assert "1 record skipped: not a JSON object" in result.stdout
     assert "warning: 1 empty answer trained on (first: " in result.stderr
     assert "warning: 1 special token in messages taken as text (first: " in result.stderr

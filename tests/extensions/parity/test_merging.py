@@ -50,7 +50,7 @@ def test_weighted_languages_choose_as_if_counted_so_often(
     assert (merges, pq.read_table(home / "merges.parquet")["language"].to_pylist()) == expected(
         80, weights=weights, **options
     )
-    assert [row[2:] for row in manifest.require(home).manifest.rows] == [
+    assert [(text.weight, text.share) for text in manifest.require(home).manifest.mixed_texts] == [
         (shown_weight(weight), pytest.approx(0.5, rel=1e-5)) for weight in weights
     ]
 

@@ -24,9 +24,8 @@ class TrainFromIteratorOptions(OutputOptions, PreTokenOptions, TextOptions, Lear
 
     documents: Iterable[Any] = argument(
         "DOCUMENTS",
-        "any iterable of documents as str or bytes, of mappings with these in `text_field`, of lists of either, or of "
-        "pyarrow Arrays, RecordBatches or Tables; also one of these, or a `datasets.Dataset`. Columns do not become "
-        "Python strings. A special token inside an item separates documents",
+        "an iterable of str or bytes, of mappings with these in `text_field`, of lists of either, or of Arrow tables, "
+        "batches or arrays; also one of these, or a `datasets.Dataset`. Special tokens separate documents",
         read=as_given,
         keyword=Iterable[Any],
     )
@@ -67,8 +66,7 @@ class TrainLikeOptions(OutputOptions, PreTokenOptions, TextOptions, MergeOptions
 def train_from_iterator(session: Session) -> Any:
     """Train a tokenizer on the documents of an iterable, in bounded memory.
 
-    A lone surrogate is treated as `errors` says of invalid UTF-8. A stop while counting changes nothing, since an
-    iterable cannot be read again; complete counts are an ordinary run, from which `merge` continues.
+    A stop while counting changes nothing; complete counts are an ordinary run, from which `merge` continues.
 
     >>> documents = ["low low lower", "newest"]
     >>> bpe_pipeline.train_from_iterator(documents, output="runs/a", vocab_size=259).merges

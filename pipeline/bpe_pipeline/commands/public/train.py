@@ -101,7 +101,7 @@ def _plan(session: Session) -> Any:
     """Return what `--dry-run` prints: the run as it would be carried out."""
     from bpe_pipeline.commands.dry_run import plan
 
-    return plan(session.options, session.listener)
+    return plan(session.options.to(TrainOptions), session.listener)
 
 
 def _tokenizers() -> Any:

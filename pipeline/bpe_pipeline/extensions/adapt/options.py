@@ -21,7 +21,7 @@ def parse_protected(value: object) -> Any:
     if isinstance(value, str | PathLike | Remote):
         return parse_location(value)
     if isinstance(value, bytes) or not isinstance(value, Sequence) or not {*map(type, value)} <= {str, bytes}:
-        raise ValueError("a list of tokens, or a file with one a line")
+        raise ValueError("a list of tokens, or a file with one per line")
     return value
 
 
@@ -56,7 +56,7 @@ class PruneOptions(OutputOptions):
         read=parse_whole_number(1, MAX_IDS))
     min_count: int | None = flag(None, "instead of --keep: remove tokens that are used less often", "N",
         read=parse_whole_number(1, MAX_IDS))
-    protect: Location | None = flag((), "tokens that stay, one a line, as in vocab.json", "FILE",
+    protect: Location | None = flag((), "tokens that stay, one per line, as in vocab.json", "FILE",
         read=parse_protected, keyword=AnyPath | Sequence[str | bytes])
     keep_ids: bool = flag(False, "leave gaps where tokens were, so that no id moves")
 # fmt: on

@@ -86,9 +86,8 @@ def align_chat(
     Args:
         row: the columns of one row.
         formatting: "alpaca", "sharegpt" or "openai"; None: what the row shows.
-        columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools -> the column;
-            others are not read, except marks such as weight and train. None: instruction, input and output;
-            conversations; messages.
+        columns: as in dataset_info.json: prompt, query, response, history, messages, system, tools -> the column.
+            None: instruction, input and output; conversations; messages.
         tags: as in dataset_info.json: role_tag, content_tag, user_tag, ... None: from, value, human, gpt, ...; for
             openai role, content, user, assistant, tool, system.
 

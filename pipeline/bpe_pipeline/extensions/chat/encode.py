@@ -31,7 +31,7 @@ from bpe_pipeline.run.keywords import AnyPath
 from bpe_pipeline.run.make_options import make_options
 from bpe_pipeline.run.runner import opened
 from bpe_pipeline.run.stored import plain, stored
-from bpe_pipeline.shards.manifest import holds_out, kind_of
+from bpe_pipeline.shards.manifest import kind_of
 from bpe_pipeline.shards.plan import model_of
 from bpe_pipeline.tokenizer.chat_templates import render
 from bpe_pipeline.tokenizer.model import ChatTemplate, Model
@@ -185,7 +185,7 @@ def run_encode_chat(options: ChatOptions, model: Model, executor: Executor, list
     """Encode the data sets and write their shards, except what the directory holds already."""
     data_sets = named_data_sets(options)
     assert options.output is not None, "the data sets are not read without it"
-    kind = kind_of(options.shard_format, validation=holds_out(options.values))
+    kind = kind_of(options.values)
     with opened(options, executor, listener, kind=kind) as (runner, directory):
         encoding, chat = open_chat(runner, directory, options, model, data_sets)
         runner.warn(_difference(options.template, chat.template, model))

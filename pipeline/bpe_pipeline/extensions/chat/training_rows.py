@@ -38,6 +38,9 @@ class ConversationRows:
     pad: int
     whole: bool = True  # a shard ends with a conversation
     cut: int | None = None
+    unit: int = 1
+    least: int = 1
+    as_stored: bool = False  # their values are ids and labels
 
     @classmethod
     def of(cls, pack: str, row_tokens: int, pad: int) -> "ConversationRows":
@@ -46,14 +49,6 @@ class ConversationRows:
         if pack not in ("greedy", NEAT):
             return cls(Layout(columns), "none", pad)
         return cls(Layout({**columns, POSITIONS: "int32"}, row_tokens, documents=False), pack, pad)
-
-    def shard_tokens(self, most: int) -> int:
-        """Return the most tokens of a shard without padding."""
-        return most
-
-    def left_out(self, _tokens: int) -> int:
-        """Return 0: every conversation is in a row."""
-        return 0
 
     def longest(self, _tokens: int, documents: int, document_tokens: int) -> LongRow:
         """Return the longest row. What is known of a conversation to pack takes as much memory as a token."""

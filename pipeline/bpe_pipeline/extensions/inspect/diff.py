@@ -140,28 +140,25 @@ def cut_differently(
 ) -> tuple[list[CutTexts], list[OtherCut]]:
     """Compare how (source, text) pairs are cut; returns the sources in order, and other splits, most frequent first."""
     sample, both = SampleText([*texts]), [measured_model(tokenizer.model) for tokenizer in (first, second)]
-    texts_of_source: Counter[str] = Counter()
-    different: Counter[str] = Counter()
-    cuts: Counter[tuple[Tokens, Tokens]] = Counter()
-    for name, text in sample.texts:
-        other_cuts = list(_other_cuts(_cut_by(first, text), _cut_by(second, text)))
-        cuts.update(other_cuts)
-        texts_of_source[name] += 1
-        different[name] += bool(other_cuts)
+    cuts = [(name, [*_other_cuts(_cut_by(first, text), _cut_by(second, text))]) for name, text in sample.texts]
     prepared = sample.in_nfc() if any(one.nfc for one in both) else sample
-    one, other = ({text.name: text for text in by.sources} for by in measure([*zip("AB", both, strict=True)], prepared))
+    measured = measure([*zip("AB", both, strict=True)], prepared)
+    one, other = ({text.name: text for text in by.sources} for by in measured)
     sources = [
         CutTexts(
             name,
-            number,
+            texts,
             one[name].bytes,
             (one[name].tokens, other[name].tokens),
-            different[name],
+            sum(bool(listed) for source, listed in cuts if source == name),
             tuple(by[name].numbers.get("bytes_per_token") for by in (one, other)),
         )
-        for name, number in texts_of_source.items()
+        for name, texts in Counter(name for name, _ in cuts).items()
     ]
-    return sources, [OtherCut(pair, count) for pair, count in sorted(cuts.items(), key=lambda one: (-one[1], one[0]))]
+    counted = Counter(pair for _, listed in cuts for pair in listed)
+    return sources, [
+        OtherCut(pair, count) for pair, count in sorted(counted.items(), key=lambda one: (-one[1], one[0]))
+    ]
 
 
 def _cut_by(tokenizer: Tokenizer, text: str) -> list[bytes]:
@@ -176,10 +173,10 @@ def _other_cuts(first: list[bytes], second: list[bytes]) -> Iterable[tuple[Token
         yield tuple(first), tuple(second)
         return
     ends, other_ends = (
-        {end: index for index, end in enumerate(accumulate(map(len, one)), 1)} for one in (first, second)
+        {end: at for at, end in enumerate(accumulate(map(len, one), initial=0))} for one in (first, second)
     )
-    for start, stop in pairwise(sorted({0} | ends.keys() & other_ends.keys())):
-        one, other = first[ends.get(start, 0) : ends[stop]], second[other_ends.get(start, 0) : other_ends[stop]]
+    for start, stop in pairwise(sorted(ends.keys() & other_ends.keys())):
+        one, other = first[ends[start] : ends[stop]], second[other_ends[start] : other_ends[stop]]
         if one != other:
             yield tuple(one), tuple(other)
 

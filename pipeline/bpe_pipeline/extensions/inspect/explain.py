@@ -3,8 +3,11 @@
 The core says which merges a pre-token has; what else was possible is found here, for texts that people read.
 """
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 from bpe_pipeline.base.errors import InputError
@@ -159,34 +162,26 @@ class Explainer:
             return ExplainedPreToken(start, pre_token, "whole", (self._ids[pre_token],), (pre_token,))
         if len(pre_token.translate(None, self._model.vocabulary.lost_bytes)) < len(pre_token):
             raise InputError(f"the pre-token {pre_token!r} cannot be explained: {self._model.lossy}")
-        all_tokens, merges = self._tokens, []
-        ids = [self._ids[pre_token[at : at + 1]] for at in range(len(pre_token))]  # of the token that starts at a byte
-        starts = list(range(len(pre_token)))  # of the token that ends with a byte
-        lost: dict[int, list[LostMerge]] = {}  # by the byte between the two tokens
+        made, token, merges = self._model.vocabulary.result, self._tokens.__getitem__, list[MergeStep]()
+        ids, starts = [self._ids[pre_token[at : at + 1]] for at in range(len(pre_token))], [*range(len(pre_token))]
+        lost = defaultdict[int, list[LostMerge]](list)  # by the byte between the two tokens
         for rank, at in self._encoder.steps(pre_token):
-            left = all_tokens[ids[at]]
-            middle = at + len(left)
-            right = all_tokens[ids[middle]]
-            stop = middle + len(right)
-            for border in (at, stop):  # what is next to it will not be neighbours any more
-                if 0 < border < len(pre_token):
-                    pair = ids[starts[border - 1]], ids[border]
-                    if (other := self._ranks.get(pair)) is not None:
-                        merge_lost = LostMerge(other, all_tokens[pair[0]], all_tokens[pair[1]], rank)
-                        lost.setdefault(border, []).append(merge_lost)
-            lost.pop(middle, None)
-            ids[at], starts[stop - 1] = self._model.vocabulary.result[rank], at
+            index = bisect_left(starts, at)
+            for left in (index - 1, index + 1):  # its pair will not be neighbours any more
+                for one, two in pairwise(ids[max(left, 0) : left + 2]):
+                    if (other := self._ranks.get((one, two))) is not None:
+                        lost[starts[left + 1]].append(LostMerge(other, token(one), token(two), rank))
+            lost.pop(starts.pop(index + 1), None)
+            parts = token(ids[index]), token(ids.pop(index + 1))
+            ids[index] = made[rank]
             count = self._counts[rank] if rank < len(self._counts) else None
-            merges.append(MergeStep(rank, left, right, ids[at], at, count))
-        inside = {merge.at + len(merge.left) for merge in merges}
-        borders = [at for at in range(len(pre_token)) if at not in inside]
-        cut_ids = tuple(ids[at] for at in borders)
-        tokens = tuple(map(all_tokens.__getitem__, cut_ids))
+            merges.append(MergeStep(rank, *parts, made[rank], at, count))
+        tokens = tuple(map(token, ids))
         apart = tuple(
-            Apart(at, left, right, self._ids.get(left + right), tuple(lost.get(at, ())))
-            for at, left, right in zip(borders[1:], tokens, tokens[1:], strict=False)
+            Apart(at, left, right, self._ids.get(left + right), tuple(lost[at]))
+            for at, (left, right) in zip(starts[1:], pairwise(tokens), strict=True)
         )
-        return ExplainedPreToken(start, pre_token, "merged", cut_ids, tokens, tuple(merges), apart)
+        return ExplainedPreToken(start, pre_token, "merged", tuple(ids), tokens, tuple(merges), apart)
 
 
 _explainers: WeakKeyDictionary[Tokenizer, Explainer] = WeakKeyDictionary()  # making one takes longer than most texts

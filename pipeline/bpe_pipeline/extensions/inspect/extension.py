@@ -6,27 +6,16 @@ from bpe_pipeline.run.extensions import Extension
 
 
 def _commands() -> Any:
-    from bpe_pipeline.extensions.inspect.commands import COMMANDS
+    from bpe_pipeline.extensions.inspect import commands
 
-    return COMMANDS
-
-
-def _explain() -> Any:
-    from bpe_pipeline.extensions.inspect.commands import explain
-
-    return explain
+    return commands
 
 
-def _diff() -> Any:
-    from bpe_pipeline.extensions.inspect.commands import diff
-
-    return diff
-
-
-def _doctor() -> Any:
-    from bpe_pipeline.extensions.inspect.commands import doctor
-
-    return doctor
-
-
-EXTENSION = Extension(commands=_commands, functions={"explain": _explain, "diff": _diff, "doctor": _doctor})
+EXTENSION = Extension(
+    commands=lambda: _commands().COMMANDS,
+    functions={
+        "explain": lambda: _commands().explain,
+        "diff": lambda: _commands().diff,
+        "doctor": lambda: _commands().doctor,
+    },
+)

@@ -7,7 +7,7 @@ run: how its merges are learned, reported and described.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.commands.combine import (
     Combination,
+    combined,
     require_addable,
     require_comparable,
     text_of_run,
@@ -39,7 +40,7 @@ from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.mixture import asked_mixture
 from bpe_pipeline.run.options import READING_OPTIONS, CountOptions, OutputOptions, TrainOptions, WeightOptions
 from bpe_pipeline.run.stored import plain
-from bpe_pipeline.run.texts import Source, described, weigh
+from bpe_pipeline.run.texts import Source, described
 from bpe_pipeline.run.values import parse_paths
 from bpe_pipeline.storage import Location, absolute, parse_location, same_location
 from bpe_pipeline.tokenizer.export import Trained
@@ -87,8 +88,9 @@ def run_parity(
     runs, of_dev = _runs(languages, "RUN"), _runs(dev, "--dev")
     _require_measure(languages, dev, ratios, mixture)
     require_addable(runs, listener)
-    mixed = weigh([text_of_run(run, executor) for run in runs], (), mixture, names)
-    weights = [one.weight for one in mixed]
+    texts, first = [text_of_run(run, executor) for run in runs], runs[0].manifest
+    mixed = combined(first.counting, first.cutting, texts).weighed(None, mixture, names)
+    weights = [text.weight for text in mixed.texts]
     settings = {name: getattr(options, name) for name in ("window", "alpha", "global_merges")}
     parity = Parity(
         tuple(map(_language, languages, runs, weights)), tuple(map(_language, dev, of_dev)), ratios, **settings
@@ -102,11 +104,9 @@ def run_parity(
     locations = [run.directory.location for run in (*runs, *of_dev)]
     if making.output is not None and any(same_location(making.output, location) for location in locations):
         raise UsageError(f"--output {making.output} is one of the runs to merge; choose another")
-    described_as = f"{described([str(run.directory) for run in runs], mixed)}, merged by parity"
+    described_as = f"{described([str(run.directory) for run in runs], mixed.texts)}, merged by parity"
     source = Source(Languages.KIND, parity.digest(), described_as, chosen_by=plain(Languages(parity)))
-    counting, cutting = runs[0].manifest.counting, runs[0].manifest.cutting
-    combination = Combination(runs, counting, cutting, source, mixed, mixture and mixture.named(names))
-    summary = write_combination(combination, making, executor, listener)
+    summary = write_combination(Combination(runs, replace(mixed, source=source)), making, executor, listener)
     of_counts = ("output", *WeightOptions.records, *READING_OPTIONS)
     merging = {name: value for name, value in options.to(TrainOptions).explicit.items() if name not in of_counts}
     merged = run_merge(summary.directory, TrainOptions(**merging), executor, listener)

@@ -6,15 +6,9 @@ from bpe_pipeline.run.extensions import Extension
 
 
 def _commands() -> Any:
-    from bpe_pipeline.extensions.sweep.commands import COMMANDS
+    from bpe_pipeline.extensions.sweep import commands
 
-    return COMMANDS
-
-
-def _sweep() -> Any:
-    from bpe_pipeline.extensions.sweep.commands import sweep
-
-    return sweep
+    return commands
 
 
 def _section(_executor: Any, run: Any, _trained: Any) -> Any:
@@ -26,4 +20,6 @@ def _section(_executor: Any, run: Any, _trained: Any) -> Any:
     return section(home.parent)
 
 
-EXTENSION = Extension(commands=_commands, functions={"sweep": _sweep}, report_section=_section)
+EXTENSION = Extension(
+    commands=lambda: _commands().COMMANDS, functions={"sweep": lambda: _commands().sweep}, report_section=_section
+)

@@ -101,7 +101,7 @@ def _mixtures(
 
 def _name(names: Iterable[str], combination: Combination, *words: str) -> str:
     """Name a mixture, and its directory, by its runs and their weights."""
-    weights = [shown_weight(Fraction(*text.weight)) for text in combination.texts]
+    weights = [shown_weight(Fraction(*text.weight)) for text in combination.manifest.texts]
     parts = (f"{name}-x{weight}" for name, weight in zip(names, weights, strict=True))
     name = "+".join((*words, *parts)).replace("/", "_")
     return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}-{fingerprint(name)}"

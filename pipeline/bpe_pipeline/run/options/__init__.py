@@ -153,10 +153,11 @@ class ShardsOptions(PartOptions, OutputOptions, CorpusOptions):
     """Which files become shards, and where these go."""
 
 
-class EncodeOptions(ArrangementOptions, ClusterOptions, ShardsOptions, RowOptions, EncodeFilesOptions):
+class EncodeOptions(ArrangementOptions, ClusterOptions, ShardsOptions, EncodeFilesOptions, RowOptions):
     """How a corpus becomes shards."""
 
     output: Location | None = but(OutputOptions.output, help="the directory of the shards; a path or a URI")
+    seed: int = RowOptions.seed
     add_bos: bool = TokenizerOptions.add_bos
 
 

@@ -28,7 +28,7 @@ class FilesOptions(Values):
     inputs: tuple[str, ...] | None = argument("[INPUT ...]",
         "files, directories, globs and URIs; None: the sample corpus", None, scope=Scope.RUN, read=read.parse_paths)
     files_from: Location | None = _input(None,
-        "read more INPUTs from this file, one a line or NUL-separated; - is standard input", "FILE", advanced=True,
+        "read more INPUTs from this file, one per line or NUL-separated; - is standard input", "FILE", advanced=True,
         command_only=True)
     exclude: tuple[str, ...] | None = _input(None,
         "skip files and directories of INPUT with this name or path; repeatable", "GLOB", read=read.parse_globs)
@@ -87,8 +87,8 @@ class MixtureOptions(Values):
     """Weights of inputs or runs that follow from their counted bytes."""
 
     temperature: str | None = _weight(None,
-        "even out INPUTs or RUNs: shares are proportional to counted bytes to the power of 1/T; 1: as counted, inf: "
-        "equal", "T", read=read.parse_temperature, keyword=int | float | str | None, advanced=True)
+        "give INPUTs or RUNs shares in proportion to counted bytes to the power of 1/T; 1: as counted, inf: equal",
+        "T", read=read.parse_temperature, keyword=int | float | str | None, advanced=True)
     shares: tuple[str, ...] | None = _weight(None,
         "share of the text of the INPUT or RUN of this name, such as sw=10%; others divide the rest; repeatable",
         "NAME=SHARE", read=read.parse_shares, flag="--share", keyword=Mapping[str, float | str] | None, advanced=True)

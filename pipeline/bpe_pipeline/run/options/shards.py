@@ -30,7 +30,7 @@ class StorageOptions(Values):
         "hold out this share of documents or rows for validation, by a hash of their content", "SHARE",
         read=read.parse_share)
     shard_format: str = _shards("npy",
-        "npy, bin (ids alone), parquet (a row a document), arrow (as save_to_disk), megatron or mds",
+        "npy, bin (raw ids), parquet (one row per document), arrow (as save_to_disk), megatron or mds",
         "NAME", read=read.parse_shard_format, examples=read.shard_formats)
     shard_size: int = _shards(100_000_000, "most tokens in a shard", "N", read=parse_whole_number(1, (1 << 31) - 1))
     sequence_length: int | None = _packing(None, "store documents in rows of N tokens, as --pack says", "N",

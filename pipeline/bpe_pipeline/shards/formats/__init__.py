@@ -151,7 +151,7 @@ class ShardFormat(ABC):
 
     @abstractmethod
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
-        """Yield the first column of a shard and, with `second` or `rows`, where rows end.
+        """Yield the first column of a shard and, with `second` or `rows`, where rows end, in blocks of any size.
 
         `ValueError` if that cannot be read; the caller checks the number of values.
         """

@@ -8,13 +8,11 @@ import contextlib
 import hashlib
 import json
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bpe_pipeline.shards.formats import (
-    BLOCK_IDS,
     ID_CODES,
     Block,
     Layout,
@@ -57,8 +55,8 @@ class ParquetRows(ShardFormat):
 
         try:
             [column, *_] = layout.columns
-            with self._batches(where, column) as batches:
-                yield from _blocks((batch.column(column) for batch in batches), layout, facts)
+            columns = (batch.column(column) for batch in self._batches(where, column))
+            yield from _blocks(columns, layout, facts)
         except pa.ArrowException as error:
             raise ValueError(str(error).splitlines()[0]) from None
 
@@ -75,12 +73,11 @@ class ParquetRows(ShardFormat):
         options: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
         return pq.ParquetWriter(path, schema, use_dictionary=False, write_statistics=False, **options)
 
-    @contextlib.contextmanager
-    def _batches(self, where: Location, column: str) -> Iterator[Iterator[Any]]:
+    def _batches(self, where: Location, column: str) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(arrow_source(where)) as file:
-            yield file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
+            yield from file.iter_batches(_ROWS_AT_ONCE, columns=[column], use_threads=False)
 
 
 class SavedDataset(ParquetRows):
@@ -97,11 +94,8 @@ class SavedDataset(ParquetRows):
 
     def memory_bytes(self, layout: Layout) -> int | None:
         """Return the bytes of the values whose type changes."""
-        return sum(value_bytes(stored) for stored, dtype in self._dtypes(layout) if stored != dtype)
-
-    def _dtypes(self, layout: Layout) -> Iterator[tuple[str, str]]:
-        """Yield the dtype in the file of each column, and the one that it has here."""
-        return ((self.stored_dtype(dtype), dtype) for dtype in layout.columns.values())
+        dtypes = ((self.stored_dtype(dtype), dtype) for dtype in layout.columns.values())
+        return sum(value_bytes(stored) for stored, dtype in dtypes if stored != dtype)
 
     def _schema(self, layout: Layout) -> Any:
         import pyarrow as pa
@@ -116,12 +110,11 @@ class SavedDataset(ParquetRows):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
             yield writer
 
-    @contextlib.contextmanager
-    def _batches(self, where: Location, column: str) -> Iterator[Iterator[Any]]:
+    def _batches(self, where: Location, column: str) -> Iterator[Any]:
         import pyarrow as pa
 
         with pa.ipc.open_stream(arrow_source(where)) as reader:
-            yield iter(reader)
+            yield from reader
 
     def index(self, layout: Layout, splits: Mapping[str, Sequence[ShardFacts]]) -> dict[str, str]:
         """Return `state.json` and `dataset_info.json` of each split, and `dataset_dict.json` if there are two."""
@@ -178,12 +171,6 @@ def _blocks(columns: Iterable[Any], layout: Layout, facts: ShardFacts) -> Iterat
         ends = array("Q", (first + stop - start for stop in stops[: max(rows - ended, 0)]))
         ended += len(stops)
         values = column.flatten().cast(pa.uint16() if id_bytes == 2 else pa.uint32(), safe=False)
-        done = 0
-        for at in range(0, max(len(values), 1), BLOCK_IDS):
-            block = values.slice(at, BLOCK_IDS)
-            data = memoryview(block.buffers()[1] or b"")
-            ids = data[block.offset * id_bytes : (block.offset + len(block)) * id_bytes]
-            upto = bisect_right(ends, first + at + len(block), done)
-            yield ids.cast(ID_CODES[id_bytes]), ends[done:upto]
-            done = upto
+        data = memoryview(values.buffers()[1] or b"")[values.offset * id_bytes :][: len(values) * id_bytes]
+        yield data.cast(ID_CODES[id_bytes]), ends
         first += len(values)

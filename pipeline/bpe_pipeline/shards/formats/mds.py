@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.shards.formats import (
-    BLOCK_IDS,
     ID_CODES,
     Block,
     Layout,
@@ -68,7 +67,7 @@ class StreamingShards(ShardFormat):
         return struct.pack("<I", len(sizes)) + array("I", accumulate(sizes, initial=at)).tobytes() + described
 
     def read(self, where: Location, second: Location | None, layout: Layout, facts: ShardFacts) -> Iterator[Block]:
-        """Yield the blocks of a shard, each of one row or a part of one."""
+        """Yield the blocks of a shard, each of one row."""
         [name, *_], id_bytes, first, ended = layout.columns, layout.id_bytes, 0, layout.ended(facts)
         try:
             with open_file(where) as file:
@@ -83,9 +82,7 @@ class StreamingShards(ShardFormat):
                     at = 4 * len(names) + sum(lengths[:column])
                     ids = memoryview(data)[at + _SHAPE.size : at + lengths[column]].cast(ID_CODES[id_bytes])
                     first += len(ids)
-                    for start in range(0, max(len(ids), 1), BLOCK_IDS):
-                        ends = number < ended and start + BLOCK_IDS >= len(ids)
-                        yield ids[start : start + BLOCK_IDS], array("Q", [first] if ends else [])
+                    yield ids, array("Q", [first] if number < ended else [])
         except (struct.error, IndexError, KeyError, TypeError, ValueError):
             raise ValueError("its samples are not as they were written") from None
 

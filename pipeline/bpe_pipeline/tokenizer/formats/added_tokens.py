@@ -102,6 +102,8 @@ class Settings:
         for text, field in self.named():
             if text not in ids:
                 refuse_settings(field, f"names {text!r}, which tokenizer.json does not list as an added token")
+            if text in roles and not rules[text].special:
+                refuse_settings(field, f"names {text!r}, which tokenizer.json does not list as special")
 
 
 def _says(id_: int | None) -> str:
