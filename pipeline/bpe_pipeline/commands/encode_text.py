@@ -59,42 +59,37 @@ def encode_texts(
 
 
 def decode_words(tokenizer_path: Location, words: Sequence[str], *, mask: bool) -> Streamed:
-    """Return the text of ids, or of shards; mask: of their rows, with marks around what is trained on."""
+    """Return the text of ids, or of shards; mask: of their rows, with marks around what is trained on.
+
+    Without words, ids are read from standard input.
+    """
     ids = " ".join(words).split()  # also of quoted ones: "1 2 3"
-    if words and not (ids and ids[0].lstrip("+-").isdigit()):
-        paths = [parse_location(word) for word in words]
-        return Streamed("text", (marked_rows if mask else texts_of_shards)(tokenizer_path, paths))
-    if mask:
+    of_ids = not words or (ids and ids[0].lstrip("+-").isdigit())
+    if mask and of_ids:
         raise UsageError("--mask shows rows of chat data: name the directory that encode-chat wrote, or a shard of it")
-    return Streamed("text", [decode_ids(tokenizer_path, ids)])
-
-
-def decode_ids(tokenizer_path: Location, words: Sequence[str]) -> bytes:
-    """Return the text of ids, given as words or on standard input."""
+    paths = [] if of_ids else list(map(parse_location, words))
     tokenizer = Tokenizer.load(tokenizer_path)
-    ids = []
-    for word in words or _read(Path("-"), "backslashreplace").split():
-        try:
-            ids.append(int(word))
-        except ValueError:
-            raise InputError(
-                f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
-            ) from None
-    return tokenizer.decode_bytes(ids)
+    if of_ids:
+        numbers = map(_id_of, ids if words else _read(Path("-"), "backslashreplace").split())
+        return Streamed("text", [tokenizer.decode_bytes(list(numbers))])
+    texts = (text for path in paths for text in decode(path, tokenizer))
+    return Streamed("text", _marked_rows(tokenizer, paths) if mask else texts)
 
 
-def texts_of_shards(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator[bytes]:
-    """Return the text of shards."""
-    tokenizer = Tokenizer.load(tokenizer_path)
-    return (text for path in paths for text in decode(path, tokenizer))
+def _id_of(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise InputError(
+            f"{word[:80]!r} is not a token id; decode takes whole numbers, as encode prints them"
+        ) from None
 
 
-def marked_rows(tokenizer_path: Location, paths: Sequence[Location]) -> Iterator[bytes]:
+def _marked_rows(tokenizer: Tokenizer, paths: Sequence[Location]) -> Iterator[bytes]:
     """Return the rows of shards as the extension that made them shows them, numbered.
 
     Raises `InputError` as `decode` does, and `UsageError` for shards without labels.
     """
-    tokenizer = Tokenizer.load(tokenizer_path)
     texts: list[Iterator[bytes]] = []
     for path in paths:
         directory, corpus, shards = shards_of(path, tokenizer)

@@ -107,11 +107,9 @@ def _checked(
     path: Location, directory: Location, model: Model, formats: Sequence[str], samples: Sequence[Location], bare: bool
 ) -> list[Check]:
     """Check the files in a directory, GGUF `bare` of NFC."""
-    run = manifest.run_of(path)
+    without_nfc = [name for name in formats if bare and name == "gguf"]
+    others = [name for name in formats if name not in without_nfc]
+    texts = texts_to_check(manifest.run_of(path), samples)
     with local_files(directory) as local:
-        texts, without_nfc = texts_to_check(run, samples), ["gguf"] if bare and "gguf" in formats else []
-        checks = check_exports(
-            Tokenizer.from_model(model), local, [name for name in formats if name not in without_nfc], texts
-        )
-        checks += check_exports(Tokenizer.from_model(model.without_nfc), local, without_nfc, texts)
-    return checks
+        checks = check_exports(Tokenizer.from_model(model), local, others, texts)
+        return checks + check_exports(Tokenizer.from_model(model.without_nfc), local, without_nfc, texts)

@@ -1,122 +1,192 @@
-"""What `report` is asked for besides its run: text that was held out, tokenizers to compare with, where it goes.
+"""The story of `report`: its numbers are computed from text that was held out, or a sample, and for other tokenizers.
 
 Text and tokenizers are named as PATH or NAME=PATH.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bpe_pipeline.base.errors import UsageError
+from bpe_pipeline.base.errors import RunDirectoryError, UsageError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.units import format_bytes, format_count
-from bpe_pipeline.commands.report import SAMPLE_BYTES
+from bpe_pipeline.commands.report import (
+    SAMPLE_BYTES,
+    needed_bytes,
+    prepare_page,
+    sections_of,
+    shortage_of,
+    task_of,
+    text_of,
+    write_files,
+)
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.listing import files_in_both, find_sample
 from bpe_pipeline.corpus.sampling import Choice, Chosen, choose
+from bpe_pipeline.corpus.skipped_or_altered import in_words
+from bpe_pipeline.counts.counted import require_counted
 from bpe_pipeline.executors import Executor
+from bpe_pipeline.merges import merge, merge_list
 from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.compared import cached_or_reference, load_compared, written_roles
 from bpe_pipeline.reports.drawing import require_figures, write_figures
-from bpe_pipeline.reports.numbers_worker import NumbersTask
+from bpe_pipeline.reports.numbers import Numbers
+from bpe_pipeline.reports.numbers_worker import NumbersTask, compute_numbers
 from bpe_pipeline.reports.page import plain_page
 from bpe_pipeline.reports.parts import Rows, Table
 from bpe_pipeline.reports.result import Facts
-from bpe_pipeline.reports.summary import Report, WrittenReport
+from bpe_pipeline.reports.summary import Report, Summary, WrittenReport
+from bpe_pipeline.run import manifest
+from bpe_pipeline.run.manifest import Run
+from bpe_pipeline.run.memory import Broker
 from bpe_pipeline.run.options import flag_of
+from bpe_pipeline.run.patterns import pattern_of
 from bpe_pipeline.storage import Location, location
 from bpe_pipeline.storage.atomic import single_output, write_whole
+from bpe_pipeline.tokenizer.export import Trained, facts_of
+from bpe_pipeline.tokenizer.formats.fields import CARD
 from bpe_pipeline.tokenizer.formats.files import tokenizer_path
+
+if TYPE_CHECKING:
+    from bpe_pipeline.commands.public.inspect import ReportOptions
 
 _OPTION = "--held-out"
 _LANGUAGES_BYTES = 1 << 26  # of files that are read whole: 205 languages with 1,000 sentences have 40 MiB
 
 
-@dataclass(frozen=True)
-class Extras:
-    """What a report has only if asked for: tokenizers to compare with and text that was held out, both with names if
-    they are NAME=PATH. name: of this tokenizer.
+def run_report(options: "ReportOptions", executor: Executor, listener: Listener) -> WrittenReport:
+    """Make the report of a tokenizer again, which is named in its run, or by the run, for its own.
 
-    output: the page, with its numbers next to it; None: the run directory. figures: a directory for them as files.
+    Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
     """
+    outputs, (run, home) = _outputs(options), manifest.tokenizer_named(options.run)
+    if run.manifest.merging is None or not (home / "tokenizer.json").exists():
+        raise UsageError(f"{options.run} has no tokenizer yet: bpe-pipeline merge {run.directory}")
+    of_run = run.manifest.options_of(home.name)
+    if (learned := merge_list.load(*merge.learning_of(run).merges)) is None:
+        raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
+    trained = Trained(learned, pattern_of(of_run), of_run)
+    text = text_of(run)
+    task = _added_to(task_of(run, trained, text, SAMPLE_BYTES), options, home, text.files, listener)
+    broker = Broker.of(options.memory_limit)
+    if shortage := shortage_of(_needed_by(task) + (drawing.FILES_BYTES if options.figures is not None else 0), broker):
+        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
+    with contextlib.nullcontext() if outputs is not None else run.directory.locked():
+        numbers = executor.one(compute_numbers, task)
+        run = manifest.require(run.directory.location)
+        report = Report(_summary_of(run, home, trained, executor, listener), numbers)
+        prepare_page(broker, alone=True)
+        written = write_files(run, report, of_run, home, outputs)
+        if (card := home / CARD) in written:
+            manifest.store_written(run, [card])
+    _warn_of_sample(task, numbers, listener)
+    return _with_figures(options, report, written, listener)
 
-    compare: Sequence[Location] = ()
-    held_out: Sequence[Location] = ()
-    output: Location | None = None
-    overwrite: bool = False
-    figures: Location | None = None
-    name: str | None = None
 
-    @property
-    def drawing_bytes(self) -> int:
-        """The memory that drawing figures as files takes."""
-        return drawing.FILES_BYTES if self.figures is not None else 0
+def _needed_by(task: NumbersTask) -> int:
+    """Return the memory that a report takes: a token takes a kilobyte while a tokenizer is read from its file."""
+    [size], choice = task.trained.options.vocab_size, task.choice
+    sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in choice.chosen) if choice.languages else 0)
+    return needed_bytes(size, size * 8, sample_bytes) + size * 1000 * (1 + len(task.compare))
 
-    def outputs(self) -> tuple[Location, Location] | None:
-        """Return the paths of the page and of its numbers; None: in the run directory."""
-        if self.figures is not None:
-            require_figures(self.figures, overwrite=self.overwrite)
-        elif self.output is None and self.overwrite:
-            raise UsageError(
-                "--overwrite is for --output and --figures; the report in the run directory is replaced without it"
-            )
-        if self.output is None:
-            return None
-        as_json = self.output.parent / f"{self.output.name.removesuffix('.html')}.json"
-        return single_output(self.output, overwrite=self.overwrite), single_output(as_json, overwrite=self.overwrite)
 
-    def added_to(
-        self, task: NumbersTask, home: Location, corpus: Sequence[CorpusFile], listener: Listener
-    ) -> NumbersTask:
-        """Return the task of a report with these; warns if text that is held out was trained on. corpus: of the run."""
-        name = self.name or task.name
-        if others := _tokenizers_of(self.compare, name, listener):
-            loaders = ((label, partial(load_compared, at)) for label, at in others.items() if not isinstance(at, str))
-            references = tuple(at for at in others.values() if isinstance(at, str))
-            task = replace(task, compare=tuple(loaders), references=references)
-        task = replace(task, written_roles=partial(written_roles, home), name=name)
-        if not self.held_out:
-            return task
-        choice, files = choice_of(self.held_out)
-        trained_on, description = _about_held_out(split_names(self.held_out)[1], files, corpus)
-        if trained_on:
-            listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
-        return replace(
-            task,
-            choice=choice,
-            text_field="text",
-            description=description,
-            skip_changed=False,
-            held_out=not trained_on,
+def _warn_of_sample(task: NumbersTask, numbers: Numbers, listener: Listener) -> None:
+    """Warn of files of the sample that gave no text, and of what was altered in those that are held out."""
+    if numbers.unread:
+        lacks = "a part of its sample" if numbers.sample else "the sample"
+        lost = f"{len(numbers.unread):,} of {format_count(len(task.choice.chosen), 'files')}"
+        changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
+        listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
+    if not task.skip_changed and numbers.sample is not None:
+        for altered in in_words(numbers.sample.losses):
+            listener(Notice("warning", f"--held-out: {altered}"))
+
+
+def _summary_of(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Summary:
+    """Return what is known of a tokenizer that exists; how long it took is in the log of its run."""
+    [size] = trained.options.vocab_size
+    return Summary(
+        run.directory.location,
+        trained.options.pattern,
+        require_counted(run, executor).facts,
+        vocabulary=facts_of(trained, size, trained.model(size).vocabulary),
+        tokenizer_directory=home,
+        written=tuple(name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")),
+        sections=sections_of(executor, run, trained, listener),
+    )
+
+
+def _outputs(options: "ReportOptions") -> tuple[Location, Location] | None:
+    """Return the paths of the page and of its numbers; None: in the run directory."""
+    if options.figures is not None:
+        require_figures(options.figures, overwrite=options.overwrite)
+    elif options.output is None and options.overwrite:
+        raise UsageError(
+            "--overwrite is for --output and --figures; the report in the run directory is replaced without it"
         )
+    if options.output is None:
+        return None
+    as_json = options.output.parent / f"{options.output.name.removesuffix('.html')}.json"
+    return single_output(options.output, overwrite=options.overwrite), single_output(
+        as_json, overwrite=options.overwrite
+    )
 
-    def with_figures(self, report: Report, written: Sequence[Location], listener: Listener) -> WrittenReport:
-        """Return a report that is written, after its figures are, if they are wanted."""
-        if why := drawing.why_no_figures():
-            listener(Notice("info", f"the page has no figures{why}"))
-        if self.figures is not None:
-            tables = [part for part in report.shown() if isinstance(part, Table)]
-            write_figures(self.figures, report.figures, tables, overwrite=self.overwrite)
-            written = (*written, self.figures)
-        verdict = (Rows(report.verdict, "Verdict"),)
-        return WrittenReport(tuple(written), report.numbers, verdict, report.figures)
 
-    def of_extension(self, maker: Any, path: Location, executor: Executor) -> Facts:
-        """Return what an extension reports of a directory that it made, after writing it as a page, if it is wanted."""
-        if given := [
-            flag_of(name) for name, value in vars(self).items() if value and name not in ("output", "overwrite")
-        ]:
-            raise UsageError(f"{path} is no trained tokenizer: leave out {given[0]}")
-        outputs, report = self.outputs(), maker.report(path, executor)
-        if outputs is not None:
-            write_whole(outputs[0], plain_page(f"Report: {path}", report.shown()).encode(errors="replace"))
-            write_whole(outputs[1], f"{json.dumps(report.to_json(), indent=1)}\n")
-        of_path: Facts = report
-        return of_path
+def _added_to(
+    task: NumbersTask, options: "ReportOptions", home: Location, corpus: Sequence[CorpusFile], listener: Listener
+) -> NumbersTask:
+    """Return the task of a report with these; warns if text that is held out was trained on. corpus: of the run."""
+    name = options.name or task.name
+    if others := _tokenizers_of(options.compare, name, listener):
+        loaders = ((label, partial(load_compared, at)) for label, at in others.items() if not isinstance(at, str))
+        references = tuple(at for at in others.values() if isinstance(at, str))
+        task = replace(task, compare=tuple(loaders), references=references)
+    task = replace(task, written_roles=partial(written_roles, home), name=name)
+    if not options.held_out:
+        return task
+    choice, files = choice_of(options.held_out)
+    trained_on, description = _about_held_out(split_names(options.held_out)[1], files, corpus)
+    if trained_on:
+        listener(Notice("warning", f"--held-out names text that was trained on: {trained_on}"))
+    return replace(
+        task,
+        choice=choice,
+        text_field="text",
+        description=description,
+        skip_changed=False,
+        held_out=not trained_on,
+    )
+
+
+def _with_figures(
+    options: "ReportOptions", report: Report, written: Sequence[Location], listener: Listener
+) -> WrittenReport:
+    """Return a report that is written, after its figures are, if they are wanted."""
+    if why := drawing.why_no_figures():
+        listener(Notice("info", f"the page has no figures{why}"))
+    if options.figures is not None:
+        tables = [part for part in report.shown() if isinstance(part, Table)]
+        write_figures(options.figures, report.figures, tables, overwrite=options.overwrite)
+        written = (*written, options.figures)
+    verdict = (Rows(report.verdict, "Verdict"),)
+    return WrittenReport(tuple(written), report.numbers, verdict, report.figures)
+
+
+def report_of_directory(maker: Any, options: "ReportOptions", executor: Executor) -> Facts:
+    """Return what an extension reports of a directory that it made, after writing it as a page, if it is wanted."""
+    if unfit := [name for name in ("compare", "held_out", "figures", "name") if getattr(options, name)]:
+        raise UsageError(f"{options.run} is no trained tokenizer: leave out {flag_of(unfit[0])}")
+    outputs, report = _outputs(options), maker.report(options.run, executor)
+    if outputs is not None:
+        write_whole(outputs[0], plain_page(f"Report: {options.run}", report.shown()).encode(errors="replace"))
+        write_whole(outputs[1], f"{json.dumps(report.to_json(), indent=1)}\n")
+    of_path: Facts = report
+    return of_path
 
 
 def choice_of(paths: Sequence[Location]) -> tuple[Choice, tuple[CorpusFile, ...]]:

@@ -16,9 +16,8 @@ from bpe_pipeline.run import manifest
 from bpe_pipeline.run.directory import RUN, Directory
 from bpe_pipeline.run.extensions import maker_of
 from bpe_pipeline.run.manifest import Run
-from bpe_pipeline.run.options import TrainOptions, flag_of
+from bpe_pipeline.run.options import flag_of, without_defaults
 from bpe_pipeline.run.plan import Plan, corpus_bytes
-from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.stored import plain
 from bpe_pipeline.shards import manifest as shards
 from bpe_pipeline.shards.encoded_corpus import RESULT, EncodedCorpus, find_result, load_result
@@ -62,8 +61,7 @@ def _facts(facts: Mapping[str, Any]) -> Facts:
     if rate := facts.get("bytes_per_token"):
         shown["bytes_per_token"] = f"{rate:.3f}"
     if options := facts.get("options"):
-        usual = TrainOptions().in_scope(Scope.COUNT, Scope.MERGE)
-        differing = (f"{flag_of(name)} {_plain(one)}" for name, one in options.items() if usual.get(name) != one)
+        differing = (f"{flag_of(name)} {_plain(one)}" for name, one in without_defaults(options).items())
         shown["options"] = ", ".join(differing) or "the defaults"
     return Facts(facts, shown_as=shown)
 

@@ -14,35 +14,31 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bpe_pipeline.base import machine
-from bpe_pipeline.base.errors import PipelineError, RunDirectoryError, UsageError
+from bpe_pipeline.base.errors import PipelineError
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.base.printable import columns_of
-from bpe_pipeline.base.units import format_bytes, format_count
+from bpe_pipeline.base.units import format_bytes
 from bpe_pipeline.corpus.files import CorpusFile
 from bpe_pipeline.corpus.sampling import Choice, choose
-from bpe_pipeline.corpus.skipped_or_altered import in_words
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
-from bpe_pipeline.counts.counted import Counted, require_counted, text_counters
+from bpe_pipeline.counts.counted import Counted, text_counters
 from bpe_pipeline.executors import Executor
-from bpe_pipeline.merges import merge, merge_list
 from bpe_pipeline.merges.merge_list import MergeList
 from bpe_pipeline.reports.numbers import REFERENCES, Numbers
-from bpe_pipeline.reports.summary import Report, Section, Summary, WrittenReport
+from bpe_pipeline.reports.summary import Report, Section, Summary
 from bpe_pipeline.run import manifest
 from bpe_pipeline.run.extensions import report_sections, unusable
 from bpe_pipeline.run.manifest import Manifest, Run
 from bpe_pipeline.run.memory import Broker
-from bpe_pipeline.run.options import TrainOptions, WorkOptions
-from bpe_pipeline.run.patterns import pattern_of
+from bpe_pipeline.run.options import TrainOptions
 from bpe_pipeline.run.record import Scope
 from bpe_pipeline.run.runner import Runner
 from bpe_pipeline.storage import MANIFEST_BYTES, Location, existing, location, read_bounded
 from bpe_pipeline.storage.atomic import write_whole
-from bpe_pipeline.tokenizer.export import Trained, facts_of
+from bpe_pipeline.tokenizer.export import Trained
 from bpe_pipeline.tokenizer.formats.fields import CARD
 
 if TYPE_CHECKING:
-    from bpe_pipeline.commands.held_out import Extras
     from bpe_pipeline.reports.numbers_worker import NumbersTask
 
 STAGE = "reporting"
@@ -61,13 +57,13 @@ def _sample_bytes(learned: MergeList) -> int:
     return min(max(learned.bytes // _OF_CORPUS, _LEAST_SAMPLE_BYTES), SAMPLE_BYTES)
 
 
-def _needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
+def needed_bytes(tokens: int, token_bytes: int, sample_bytes: int) -> int:
     """Memory that computing numbers takes: at all, for each token and its bytes, and for the sample."""
     return (14 << 20) + tokens * 480 + token_bytes * 6 + sample_bytes * 8
 
 
 def _needed_after(learned: MergeList) -> int:
-    return _needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned))
+    return needed_bytes(len(learned), learned.token_bytes, _sample_bytes(learned))
 
 
 def shortage_of(needed_bytes: int, broker: Broker) -> str:
@@ -94,13 +90,13 @@ def after_training(runner: Runner, run: Run, trained: Trained) -> Numbers | None
             return None
         from bpe_pipeline.reports.numbers_worker import compute_numbers
 
-        return runner.executor.one(compute_numbers, _task_of(run, trained, text_of(run), _sample_bytes(learned)))
+        return runner.executor.one(compute_numbers, task_of(run, trained, text_of(run), _sample_bytes(learned)))
     except Exception as error:  # the tokenizer is written, whatever happens to the report
         _warn(runner.listener, "no numbers in the report", error)
         return None
 
 
-def _task_of(run: Run, trained: Trained, text: "RunText", sample_bytes: int) -> "NumbersTask":
+def task_of(run: Run, trained: Trained, text: "RunText", sample_bytes: int) -> "NumbersTask":
     """Return the task of the numbers of merges, with a sample of the text that the run was counted from."""
     from bpe_pipeline.reports.numbers_worker import NumbersTask
 
@@ -112,72 +108,6 @@ def _task_of(run: Run, trained: Trained, text: "RunText", sample_bytes: int) -> 
         references=tuple(REFERENCES),
         weighted=run.manifest.weighted,
         counters=counters_of(run),
-    )
-
-
-def run_report(
-    path: Location, extras: "Extras", options: WorkOptions, executor: Executor, listener: Listener
-) -> WrittenReport:
-    """Make the report of a tokenizer again. path: the tokenizer in its run, or the run, for its own.
-
-    Raises `UsageError` for a run without a tokenizer, `InputError` for paths that cannot be read.
-    """
-    outputs, (run, home) = extras.outputs(), manifest.tokenizer_named(path)
-    if run.manifest.merging is None or not (home / "tokenizer.json").exists():
-        raise UsageError(f"{path} has no tokenizer yet: bpe-pipeline merge {run.directory}")
-    of_run = run.manifest.options_of(home.name)
-    if (learned := merge_list.load(*merge.learning_of(run).merges)) is None:
-        raise RunDirectoryError(f"{run.merges_path} is missing or belongs to another run: merge first")
-    trained = Trained(learned, pattern_of(of_run), of_run)
-    text = text_of(run)
-    task = extras.added_to(_task_of(run, trained, text, SAMPLE_BYTES), home, text.files, listener)
-    broker = Broker.of(options.memory_limit)
-    if shortage := shortage_of(_needed_by(task) + extras.drawing_bytes, broker):
-        raise UsageError(f"the report takes {shortage}: give a larger --memory-limit, or compare with fewer tokenizers")
-    with contextlib.nullcontext() if outputs is not None else run.directory.locked():
-        from bpe_pipeline.reports.numbers_worker import compute_numbers
-
-        numbers = executor.one(compute_numbers, task)
-        run = manifest.require(run.directory.location)
-        report = Report(_summary_of(run, home, trained, executor, listener), numbers)
-        prepare_page(broker, alone=True)
-        written = write_files(run, report, of_run, home, outputs)
-        if (card := home / CARD) in written:
-            manifest.store_written(run, [card])
-    _warn_of_sample(task, numbers, listener)
-    return extras.with_figures(report, written, listener)
-
-
-def _needed_by(task: "NumbersTask") -> int:
-    """Return the memory that a report takes: a token takes a kilobyte while a tokenizer is read from its file."""
-    [size], choice = task.trained.options.vocab_size, task.choice
-    sample_bytes = max(SAMPLE_BYTES, sum(one.file.size for one in choice.chosen) if choice.languages else 0)
-    return _needed_bytes(size, size * 8, sample_bytes) + size * 1000 * (1 + len(task.compare))
-
-
-def _warn_of_sample(task: "NumbersTask", numbers: Numbers, listener: Listener) -> None:
-    """Warn of files of the sample that gave no text, and of what was altered in those that are held out."""
-    if numbers.unread:
-        lacks = "a part of its sample" if numbers.sample else "the sample"
-        lost = f"{len(numbers.unread):,} of {format_count(len(task.choice.chosen), 'files')}"
-        changed = f"{lost} changed, cannot be read or have no text: {numbers.unread[0]}"
-        listener(Notice("warning", f"the report is without {lacks}: {changed}; --held-out measures on other text"))
-    if not task.skip_changed and numbers.sample is not None:
-        for altered in in_words(numbers.sample.losses):
-            listener(Notice("warning", f"--held-out: {altered}"))
-
-
-def _summary_of(run: Run, home: Location, trained: Trained, executor: Executor, listener: Listener) -> Summary:
-    """Return what is known of a tokenizer that exists; how long it took is in the log of its run."""
-    [size] = trained.options.vocab_size
-    return Summary(
-        run.directory.location,
-        trained.options.pattern,
-        require_counted(run, executor).facts,
-        vocabulary=facts_of(trained, size, trained.model(size).vocabulary),
-        tokenizer_directory=home,
-        written=tuple(name.partition("/")[2] for name in run.manifest.written if name.startswith(f"{home.name}/")),
-        sections=sections_of(executor, run, trained, listener),
     )
 
 

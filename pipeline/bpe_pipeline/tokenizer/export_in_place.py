@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bpe_pipeline.base.errors import UsageError
 from bpe_pipeline.run.manifest import require, run_of, store_written, unedited
-from bpe_pipeline.run.options import ExportOptions, TokenizerOptions
+from bpe_pipeline.run.options import ExportOptions, without_defaults
 from bpe_pipeline.run.record import Scope
 from bpe_pipeline.storage import Location, existing
 from bpe_pipeline.tokenizer.export import export_model
@@ -40,13 +40,8 @@ def export_in_place(
             raise UsageError(f"{directory} holds another tokenizer of the run {run.directory}; choose another --output")
         ours = unedited(run, [name for name in run.manifest.written if name.startswith(f"{directory.name}/")])
         written, refused = _export_over(model, directory, options, [name.partition("/")[2] for name in ours])
-        plain = TokenizerOptions().in_scope(Scope.SPECIAL)
-        changed_options = {
-            name: value for name, value in options.in_scope(Scope.SPECIAL).items() if value != plain[name]
-        }
-        special = run.manifest.special | {
-            directory.name: run.manifest.special.get(directory.name, {}) | changed_options
-        }
+        before, asked = run.manifest.special, without_defaults(options.in_scope(Scope.SPECIAL))
+        special = before | {directory.name: before.get(directory.name, {}) | asked}
         if changed:
             run.directory.remove(unedited(run, [f"{directory.name}/{CARD}"]))
         store_written(run.changed(special=special), written)

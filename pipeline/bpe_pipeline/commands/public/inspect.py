@@ -107,18 +107,14 @@ def report(session: Session) -> Any:
         InputError: a file cannot be read.
         RunDirectoryError: the run is damaged, or the output exists.
     """
-    from bpe_pipeline.commands.held_out import Extras
-    from bpe_pipeline.commands.report import run_report
+    from bpe_pipeline.commands.held_out import report_of_directory, run_report
     from bpe_pipeline.run.extensions import maker_of
     from bpe_pipeline.shards.encoded_corpus import find_result
 
-    options = session.options
-    names = ("compare", "held_out", "output", "overwrite", "figures", "name")
-    extras = Extras(**{name: getattr(options, name) for name in names})
-    encoded = find_result(options.run)
+    options, encoded = session.options, find_result(session.options.run)
     if (maker := maker_of(options.run, encoded and encoded[1].made_by)) is not None:
-        return extras.of_extension(maker, options.run, session.executor)
-    return run_report(options.run, extras, options, session.executor, session.listener)
+        return report_of_directory(maker, options, session.executor)
+    return run_report(options, session.executor, session.listener)
 
 
 @command(group=INSPECT, takes=VerifyOptions, returns=facts)

@@ -3,16 +3,11 @@
 from typing import Any
 
 from bpe_pipeline.commands.declaration import TRAIN, Session, command
+from bpe_pipeline.commands.public.values import tokenizer_of
 from bpe_pipeline.extensions.parity.options import ParityCommandOptions
 
 
-def _tokenizer() -> Any:
-    from bpe_pipeline.commands.tokenizers import first_tokenizer
-
-    return first_tokenizer
-
-
-@command(group=TRAIN, takes=ParityCommandOptions, positional=("languages",), returns=_tokenizer)
+@command(group=TRAIN, takes=ParityCommandOptions, positional=("languages",), returns=tokenizer_of)
 def parity(session: Session) -> Any:
     """Train one vocabulary that compresses several languages alike.
 
