@@ -136,6 +136,6 @@ def source_names(paths: Sequence[str]) -> dict[str, str]:
         names = {path: re.split(r"[\d.]", parts[-1])[0].rstrip("-_ ") or parts[-1] for path, parts in split.items()}
     if len(set(names.values())) == 1:
         names = {path: parts[-1] for path, parts in split.items()}
-    frequent = [name for name, _ in Counter(names[path] for path in paths).most_common()]
-    kept = frequent if len(frequent) <= _MOST_SOURCES else frequent[: _MOST_SOURCES - 1]
-    return {path: name if name in kept else _OTHERS for path, name in names.items()}
+    several = Counter(names[path] for path in paths)
+    most = [name for name, _ in several.most_common(_MOST_SOURCES - (len(several) > _MOST_SOURCES))]
+    return {path: name if name in most else _OTHERS for path, name in names.items()}
