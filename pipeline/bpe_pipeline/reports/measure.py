@@ -7,42 +7,17 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, TEXT, values
+from bpe_pipeline.reports.numbers import TextMeasures, TokenizerMeasures
 from bpe_pipeline.reports.record import MarkedText, MeasuredTokenizer, Record
 from bpe_pipeline.reports.tokens import scripts_of
 
 _MOST_SOURCES = 12
 _TOP, _OTHERS = "(not in a directory)", "(others)"
-
-
-@dataclass(frozen=True)
-class TextMeasures:
-    """How a tokenizer cuts some text. numbers: those of `definitions.TEXT` that there are."""
-
-    name: str
-    bytes: int
-    tokens: int
-    numbers: Mapping[str, int | float]
-
-
-@dataclass(frozen=True)
-class TokenizerMeasures:
-    """How a tokenizer cuts a sample: all of it, and by source. languages: numbers of them; costs: of each language.
-
-    scripts: bytes of the words of each script. against: the normalized length of the first tokenizer over this one, in
-    all (the key "") and by source; None of the first one.
-    """
-
-    whole: TextMeasures
-    sources: tuple[TextMeasures, ...]
-    scripts: dict[str, int]
-    languages: Mapping[str, int | float] = field(default_factory=dict)
-    costs: Mapping[str, int | float] = field(default_factory=dict)
-    against: Mapping[str, int | float] | None = None
 
 
 @dataclass(frozen=True)
