@@ -164,9 +164,9 @@ def language_costs(numbers: Numbers) -> LanguageCosts:
         by_source = [{text.name: text.tokens for text in one.sources} for one in sample.tokenizers]
         each = by_source if sample.parallel else [one.costs for one in sample.tokenizers]
         costs = {language: tuple(one.get(language, 0) for one in each) for language in listed}
-        what = "given as the same text" if sample.parallel else "no translations of each other"
+        what = "given as the same text" if sample.parallel else "not compared as translations"
         origin = f"Held-out files in {len(costs)} languages, {what}. {sample.description}"
-        unit = "tokens" if sample.parallel else "tokens a character"
+        unit = "tokens" if sample.parallel else "tokens per character"
         ginis = tuple(one.languages.get("gini") for one in sample.tokenizers)
         return LanguageCosts(names, costs, reference_of(costs), unit, origin, ginis)
     names += tuple(f"{one.name} (reference)" for one in numbers.references)

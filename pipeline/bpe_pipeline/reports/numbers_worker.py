@@ -222,7 +222,7 @@ def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str])
     lines = Counter(name for name, _ in texts)
     same = len({lines[name] for name in choice.languages}) == 1
     counted = ", ".join(f"{name} {lines[name]:,}" for name in choice.languages)
-    others = "" if same else f" Their lines differ ({counted}): they are no translations of each other."
+    others = "" if same else f" Their lines differ ({counted}), so they are not compared as translations."
     return SampleText(texts, choice.languages, same), others
 
 
