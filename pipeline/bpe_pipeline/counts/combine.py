@@ -154,7 +154,7 @@ def take_counts(
                 put(whole, run.counter_path)
         counted = as_counted(run, counter)
     runner.kept = ""
-    with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+    with runner.logged(directory, options, run.remove_partial):
         yield run, counted
 
 
