@@ -57,7 +57,7 @@ def flow() -> str:
     """From files to a tokenizer."""
     steps = [
         ("corpus", "text, JSON, Parquet", 0, 0), ("chunks", "planned parts of work", 1, 0),
-        ("counters", "one file a chunk", 2, 0), ("combined counter", "counter.parquet", 2, 1),
+        ("counters", "one file per chunk", 2, 0), ("combined counter", "counter.parquet", 2, 1),
         ("merges", "merges.parquet", 1, 1), ("tokenizer", "files for each runtime", 0, 1),
     ]  # fmt: skip
     parts, centres = [], []

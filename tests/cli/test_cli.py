@@ -172,7 +172,7 @@ def test_verbose_prints_the_log_with_debug_messages(text: Path, tmp_path: Path) 
     log = (tmp_path / "run" / "log.txt").read_text()
     for shown in (result.stderr, log):
         assert " DEBUG " in shown
-        assert "different pre-tokens in" in shown  # a worker's
+        assert "unique pre-tokens in" in shown  # a worker's
     assert " DEBUG " not in run("-v", "env").stdout
     quiet = run("train", text, "-o", tmp_path / "other", "--vocab-size", 400)
     assert " DEBUG " not in quiet.stderr + (tmp_path / "other" / "log.txt").read_text()

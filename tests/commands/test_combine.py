@@ -166,6 +166,16 @@ def test_runs_with_other_texts_of_the_same_files_are_combined(runs: list[Path], 
     assert f"{texts}, whose counts are in {mixed}, is gone or was counted again" in result.stderr
 
 
+def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in "ab"]
+    for home in runs:
+        bpe_pipeline.combine({home.name.encode(): 3}, output=home)
+    words = ("combine", *runs, "--output", tmp_path / "both")
+    succeeded(run(*words))
+    bpe_pipeline.combine({b"b": 4}, output=runs[1], overwrite=True)
+    assert f"{runs[1]}, whose counts were others then; choose another --output" in refused(run(*words), 1)
+
+
 def test_incomparable_runs_and_wrong_arguments_are_refused(runs: list[Path], tmp_path: Path) -> None:
     for name, options in {
         "--pattern": {"pattern": "llama3"},

@@ -73,7 +73,7 @@ def test_bounds_hold(name, tmp_path):
 def test_dry_run_of_a_combination_says_what_it_takes_and_writes_nothing(tmp_path: Path) -> None:
     one, two = (bpe_pipeline.combine({name: 5, "b": 2}, output=tmp_path / name) for name in ("low", "new"))
     shown = run("combine", one, two, "--output", tmp_path / "both", "--dry-run").stdout
-    assert re.search(r"^different pre-tokens +2 to 4$", shown, re.MULTILINE)
+    assert re.search(r"^unique pre-tokens +2 to 4$", shown, re.MULTILINE)
     size = sum((path / "counter.parquet").stat().st_size for path in (one, two))
     assert re.search(rf"^disk +at most {re.escape(format_bytes(size))} for the counter$", shown, re.MULTILINE)
     assert re.search(r"^memory +at most \d", shown, re.MULTILINE)

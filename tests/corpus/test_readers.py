@@ -146,7 +146,6 @@ def test_content_decides_before_the_name(tmp_path, name, content, kind) -> None:
         ("a.gz", gzip.compress(b"PAR1\x15\x04", mtime=0), FileType(), "Parquet file compressed as a whole with gzip"),
         ("a.txt", b"text", FileType("parquet"), "cannot be read as Parquet"),
         ("a.txt", zstd(b"text"), FileType("parquet"), "is a Parquet file compressed as a whole"),
-        ("a.json", b'[{"text": "a"}]', FileType(), "is JSON but not JSON Lines"),
         ("a.json.gz", gzip.compress(b'{\n "text": "a"}', mtime=0), FileType(), "is JSON but not JSON Lines"),
     ],
 )

@@ -152,7 +152,7 @@ sys.exit(sum(child.wait() for child in children))
 
 
 def test_memory_is_that_of_the_work_and_not_of_the_comparison_afterwards(tmp_path: Path) -> None:
-    work = "import pathlib, time; kept = bytearray(b'x') * {}; time.sleep(1.5); "
+    work = "import pathlib, time; kept = bytearray(b'x') * {}; time.sleep(0.8); "
     program = f"{work.format(30_000_000)} pathlib.Path('done').touch(); {work.format(90_000_000)}"
     argv = [sys.executable, "-S", "-c", program]
     how = {"directory": tmp_path, "environment": None, "timeout_s": 30.0}

@@ -29,6 +29,7 @@ README = Path("README.md")
 LANGUAGES = {"console", "pycon", "python", "sh", "text"}
 QUICK = {"README.md", "quick-start.md"}  # the first day; all other pages are the slow lane's
 DOCS = pages.PAGES.parent
+HEADINGS = re.compile(r"^#+ (.*)", re.MULTILINE)
 CLONE = f"git clone {pages.REPOSITORY} && cd bpe-pipeline"
 INSTALLS = [f"{CLONE}\npip install . && bpe-pipeline train", "pip install '.[test]' && pytest"]
 
@@ -181,6 +182,28 @@ def test_every_page_is_two_clicks_from_the_readme() -> None:
         reached |= {(path.parent / link).resolve() for path, named in links for link in named}
     assert {(pages.PAGES / page).resolve() for page in ALL} <= reached
     assert sum(page.parts[0] == "how-to" for page in ALL) <= 29  # also what people search for: errors, a verdict
+
+
+@pytest.mark.parametrize(
+    ("link", "answer"),
+    [
+        ("how-to/recipes.md#json-lines-in-s3", "train 's3://bucket/web/*.jsonl.zst'"),
+        ("how-to/recipes.md#fineweb-to-shards", "encode s3://bucket/fineweb/"),
+        ("how-to/recipes.md#a-language-for-qwen", "extend Qwen3-8B runs/swahili"),
+        ("how-to/recipes.md#nanogpt", "--single --shard-format bin"),
+        ("how-to/recipes.md#slurm", "--part auto"),
+        ("explanation/costs.md#limit-memory", "256 MiB are enough"),
+        ("how-to/vocabulary-size.md", "32,000 for one language"),
+        ("how-to/recipes.md#gguf-for-llamacpp-and-ollama", "--export gguf"),
+    ],
+)
+def test_the_readme_leads_to_an_answer_within_a_hundred_words(link: str, answer: str) -> None:
+    path, _, anchor = link.partition("#")
+    assert f"(docs/pages/{link})" in _content(README)
+    content = re.sub(r"<!--.*?-->", " ", _content(Path(path)), flags=re.DOTALL)
+    titles = {re.sub(r"[^\w -]", "", found[1]).lower().replace(" ", "-"): found for found in HEADINGS.finditer(content)}
+    words = content[titles[anchor].end() if anchor else 0 :].split()[:100]
+    assert answer in " ".join(words)
 
 
 def test_figures_in_the_readme_are_measured() -> None:

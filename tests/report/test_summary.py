@@ -38,7 +38,7 @@ def test_summary_has_at_most_eight_lines_and_the_report_the_rest(tmp_path: Path)
         assert fact not in result.stdout
     assert "no gpt2 files: " in result.stderr
     again = succeeded(run("merge", "run", "--vocab-size", 300, cwd=tmp_path)).stdout  # from the same merge list
-    rare = r"[\d,]+ of [\d,]+ different pre-tokens, too rare for --min-pre-token-count: \S+ of the text"
+    rare = r"[\d,]+ of [\d,]+ unique pre-tokens, too rare for --min-pre-token-count: \S+ of the text"
     assert re.findall(rare, again) == re.findall(rare, result.stdout) != []
 
 

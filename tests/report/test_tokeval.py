@@ -13,8 +13,8 @@ import pytest
 
 import bpe_pipeline
 from bpe_pipeline.reports.compared import load_compared
-from bpe_pipeline.reports.measure import SampleText, TokenizerMeasures, measure
-from bpe_pipeline.reports.numbers import PARALLEL, SENTENCES
+from bpe_pipeline.reports.measure import SampleText, measure
+from bpe_pipeline.reports.numbers import PARALLEL, SENTENCES, TokenizerMeasures
 
 Values = dict[str, dict[str, dict[str, float]]]
 NEAR = 1e-6

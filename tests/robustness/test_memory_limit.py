@@ -286,6 +286,7 @@ def test_a_small_counter_is_not_merged_from_disk_where_its_pairs_do_not_fit() ->
         assert (way.resident_bytes > 0) == resident
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_limit_that_is_too_small_leaves_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bpe_pipeline.combine({"ab": 3}, output="counted")

@@ -256,13 +256,3 @@ def test_parts_combine_shares_and_the_last_command_joins_them(tmp_path: Path) ->
     again = succeeded(run(*words, "--part", "1/2")).stdout
     assert "0 of its 2 shares combined here, the others before" in again, again
     assert "next   nothing: the counter is complete" in again
-
-
-def test_a_run_that_was_counted_again_makes_another_combination_with_words_that_say_so(tmp_path: Path) -> None:
-    runs = [tmp_path / name for name in "ab"]
-    for home in runs:
-        bpe_pipeline.combine({home.name.encode(): 3}, output=home)
-    words = ("combine", *runs, "--output", tmp_path / "both")
-    succeeded(run(*words))
-    bpe_pipeline.combine({b"b": 4}, output=runs[1], overwrite=True)
-    assert f"{runs[1]}, whose counts were others then; choose another --output" in refused(run(*words), 1)

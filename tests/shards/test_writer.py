@@ -240,13 +240,13 @@ def test_the_journal_does_not_grow_with_the_corpus(
         sizes[documents].append(journal.path.stat().st_size)
 
     monkeypatch.setattr(Journal, "save", saved)
-    for documents in (50, 150):
+    for documents in (30, 90):
         sizes[documents] = []
         text = text_of(tmp_path / f"{documents}.txt", documents)
         output = tmp_path / str(documents)
         bpe_pipeline.encode(text, tokenizer, output, shard_size=900, chunk_size=700, workers=1, **options)
-    assert len(sizes[150]) > 2 * len(sizes[50])
-    assert max(sizes[150]) < (64 * 120 if "shuffle" in options else 1.1 * max(sizes[50]))  # of 64 buckets
+    assert len(sizes[90]) > 2 * len(sizes[30])
+    assert max(sizes[90]) < (64 * 120 if "shuffle" in options else 1.1 * max(sizes[30]))  # of 64 buckets
 
 
 @pytest.mark.usefixtures("small_blocks")

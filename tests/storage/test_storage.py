@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from command import run_here, script
+from command import run_here
 
 import bpe_pipeline
 from bpe_pipeline import _core, storage
@@ -162,14 +162,6 @@ def test_json_round_trip_and_its_errors(tmp_path: Path) -> None:
         storage.read_json(tmp_path / "a.json" / "no.json")
     with pytest.raises(StorageError, match=rf"{tmp_path} cannot be read: Is a directory; make it readable"):
         storage.read_json(tmp_path)
-
-
-def test_coordinator_of_a_local_run_does_not_import_arrow(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("low lower lowest")
-    train = (
-        f"import sys, bpe_pipeline; bpe_pipeline.train(['{tmp_path}/a.txt'], output='{tmp_path}/run', vocab_size=260)"
-    )
-    assert script(f"{train}; print('pyarrow' in sys.modules)") == "False\n"
 
 
 def test_store_that_does_not_answer_is_a_pipeline_error_of_one_line(tmp_path: Path, monkeypatch) -> None:

@@ -27,7 +27,7 @@ def activated() -> Iterator[None]:
         patch.setattr("bpe_pipeline.run.workers.LocalExecutor", TasksHere)
         patch.setattr("bpe_pipeline.base.system.flush", lambda _: None)
         patch.setattr("os.fsync", lambda _: None)
-        patch.setattr(machine, "_process_memory", lambda process: machine._unshared_memory(process.pid))
+        patch.setattr(machine, "_process_memory", machine._unshared_memory)
         patch.setattr(compiled.AutomatonTables, "native", _native)
         patch.setattr(__name__ + ".active", True)
         yield

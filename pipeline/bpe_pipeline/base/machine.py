@@ -140,7 +140,7 @@ def _memory_by_process() -> dict[int, tuple[int, int]]:
     for process in _process_tree():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
             before = _unshared_memory(process)
-            size = _process_memory(psutil.Process(process))
+            size = _process_memory(process)
             memory[process] = size, max(before, _unshared_memory(process))
     return memory
 
@@ -168,10 +168,11 @@ def _unshared_memory(process: int) -> int:
 
 def own_memory() -> int:
     """Return the bytes of memory of this process alone."""
-    return _process_memory(psutil.Process())
+    return _process_memory(os.getpid())
 
 
-def _process_memory(process: psutil.Process) -> int:
+def _process_memory(number: int) -> int:
+    process = psutil.Process(number)
     try:
         info = process.memory_full_info()
     except psutil.AccessDenied:

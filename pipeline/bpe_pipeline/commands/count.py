@@ -7,7 +7,6 @@ from bpe_pipeline.counts import count as counting
 from bpe_pipeline.counts.chunk_statistics import CorpusFacts
 from bpe_pipeline.executors import Executor
 from bpe_pipeline.reports.summary import Summary
-from bpe_pipeline.run import manifest
 from bpe_pipeline.run.manifest import Run
 from bpe_pipeline.run.open_run import open_run
 from bpe_pipeline.run.options import CountOptions
@@ -19,7 +18,7 @@ def run_count(options: CountOptions, executor: Executor, listener: Listener) -> 
     """Count as far as the run directory does not hold it yet."""
     with opened(options, executor, listener) as (runner, directory):
         run = open_run(runner, directory, options)
-        with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+        with runner.logged(directory, options, run.remove_partial):
             if runner.part is not None:
                 return _part(runner, run, options)
             return report.write_summary(runner, *counting.count(runner, run, options))

@@ -68,7 +68,7 @@ def plan_combination(options: Any, listener: Listener) -> Facts:
                 text.name: f"{format_bytes(text.bytes)} x {text.weight}, {text.share:.2%} of what is learned from"
                 for text in mixed_texts([text.name for text in texts], texts)
             },
-            **({"different pre-tokens": f"{max(pre_tokens):,} to {sum(pre_tokens):,}"} if pre_tokens else {}),
+            **({"unique pre-tokens": f"{max(pre_tokens):,} to {sum(pre_tokens):,}"} if pre_tokens else {}),
             "disk": f"at most {format_bytes(disk)} for the counter{shares}",
             "memory": f"at most {format_bytes(grant.taken_bytes + grant.need_bytes)}",
         }

@@ -94,7 +94,7 @@ def open_merging(
             manifest.save(run)
         if stage is not None:
             run = set_stage(runner, run, stage)
-        with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+        with runner.logged(directory, options, run.remove_partial):
             yield runner, run, counted, options, replaced
 
 

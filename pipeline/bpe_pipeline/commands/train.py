@@ -85,7 +85,7 @@ def _counted(
 ) -> Iterator[tuple[Run, Counted]]:
     """Yield the run of these options, counted as far as it was not yet, and log. suffix: of the names of stages."""
     run = open_run(runner, directory, options)
-    with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+    with runner.logged(directory, options, run.remove_partial):
         runner.executor.meanwhile(partial(_prepare_rest, len(run.manifest.plan.chunks), runner.broker))
         if run.manifest.special:
             from bpe_pipeline.commands.learn import keep_ids

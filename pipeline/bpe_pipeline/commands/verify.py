@@ -69,7 +69,7 @@ def _verify_counters(runner: Runner, run: Run, verified: dict[str, str]) -> None
     runner.run(Stage("reading", "counters", check_worker.check, tasks, [1] * len(tasks), grant=workers))
     facts = require_counted(run, runner.executor).facts
     verified["counter"] = (
-        f"{facts.pre_tokens:,} pre-tokens, {facts.different_pre_tokens:,} different; the checksums are right"
+        f"{facts.pre_tokens:,} pre-tokens, {facts.different_pre_tokens:,} unique; the checksums are right"
     )
     if counters:
         verified["chunks' counters"] = f"{len(counters):,}; the checksums are right"

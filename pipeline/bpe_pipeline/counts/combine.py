@@ -15,11 +15,10 @@ source that is refused, or a command that is killed, costs nothing.
 import contextlib
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bpe_pipeline.base.errors import RunDirectoryError, os_error_as
-from bpe_pipeline.base.memory import Grant
 from bpe_pipeline.counts.chunk_statistics import ChunkStatistics
 from bpe_pipeline.counts.combine_worker import COMBINE_BYTES, CombineTask, combine, join
 from bpe_pipeline.counts.counted import Counted, as_counted, check_facts, find_counted
@@ -53,22 +52,22 @@ SHARE_BYTES = 2 << 30  # of counters in a share on one machine: some ten seconds
 
 def combine_counters(runner: Runner, run: Run, total: Sum, instead: Location | None = None) -> CounterFacts:
     """Write the combined counter of a run, or the same one at this location."""
-    combining = _combining(runner, run, total, instead or run.counter_path)
+    whole = _combining(runner, run, total, instead or run.counter_path)
+    [task], before = whole.tasks, run.shares().values()  # the cluster may have had other nodes then
     counters = counters_of(total.terms)
     shares = sum(path.stat().st_size for path, _ in counters if isinstance(path, Path)) // SHARE_BYTES
-    task, before = combining.task, run.shares().values()  # the cluster may have had other nodes then
     if len(runner.nodes) > 1:
         grant = runner.reserve(MOST_SHARES, wanted=COMBINE_BYTES + WRITE_BYTES)
         task = replace(task, threads=1, memory_bytes=grant.bytes - WRITE_BYTES)
-        combining = _Combining(task, grant, None)
+        whole = replace(whole, tasks=[task], grant=grant, need=None)
         shares = min(_SHARES_A_CORE * sum(node.cores for node in runner.nodes), len(counters))
     elif (shares < 2 or instead is not None) and not before:
-        [facts] = runner.run(Stage(COMBINING, "counters", combine, [task], [len(counters)], need=combining.need))
+        [facts] = runner.run(whole)
         return facts
     shares = max(before, default=1 << (min(shares, MOST_SHARES) - 1).bit_length())
-    runner.run(combining.of_shares(run, shares))
-    whole = replace(task, terms=[Term(_share_counters(run, shares))])
-    [facts] = runner.run(Stage(COMBINING, "counters", join, [whole], [len(counters)]))
+    runner.run(_in_shares(whole, run, shares))
+    joined = replace(task, terms=[Term(_share_counters(run, shares))])
+    [facts] = runner.run(replace(whole, do=join, tasks=[joined], grant=None, need=None))
     for name in run.shares():
         remove(run.directory / COUNTS / name)
     return facts
@@ -85,41 +84,13 @@ def combine_part(runner: Runner, run: Run, total: Sum) -> PartDone:
     if run.counter_path.exists():
         runner.skip(COMBINING)
         return PartDone(str(runner.part), len(own), 0, shares, shares, "combined", "shares", "the counter is complete")
-    done = runner.run(_combining(runner, run, total, run.counter_path).of_shares(run, shares))
+    done = runner.run(_in_shares(_combining(runner, run, total, run.counter_path), run, shares))
     there = sum(existing([path for path, _ in _share_counters(run, shares)]))
     return PartDone(str(runner.part), len(own), len(done), there, shares, "combined", "shares")
 
 
-@dataclass(frozen=True)
-class _Combining:
-    """How counters are added: a task for all of them, and the memory that it takes."""
-
-    task: CombineTask
-    grant: Grant
-    need: Need | None
-
-    def of_shares(self, run: Run, shares: int) -> Stage[CombineTask, CounterFacts]:
-        """Return the stage that combines the shares of a run's hashes."""
-        of_share, counters = replace(self.task, statistics=ChunkStatistics()), _share_counters(run, shares)
-        tasks = [
-            replace(of_share, output=path, fingerprint=key, share=(index, shares))
-            for index, (path, key) in enumerate(counters)
-        ]
-        there = existing([path for path, _ in counters])
-        return Stage(
-            COMBINING,
-            "shares",
-            combine,
-            tasks,
-            weights=[1] * shares,
-            done={index for index, is_there in enumerate(there) if is_there},
-            grant=self.grant,
-            need=self.need,
-        )
-
-
-def _combining(runner: Runner, run: Run, total: Sum, output: Location) -> _Combining:
-    """Return how one task after the other adds counters, each with the threads and the memory of all."""
+def _combining(runner: Runner, run: Run, total: Sum, output: Location) -> Stage[CombineTask, CounterFacts]:
+    """Return the stage of one task that adds all counters, with the threads and the memory of all."""
     grant = runner.reserve(wanted=2 * COMBINE_BYTES + WRITE_BYTES)
     task = CombineTask(
         terms=total.terms,
@@ -130,7 +101,24 @@ def _combining(runner: Runner, run: Run, total: Sum, output: Location) -> _Combi
         memory_bytes=(grant.bytes - WRITE_BYTES) // 2,
         pre_tokens=json.dumps(run.manifest.pre_tokens),
     )
-    return _Combining(task, grant, Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES))
+    need = Need(task.threads, grant.worker_bytes + task.memory_bytes + WRITE_BYTES)
+    return Stage(COMBINING, "counters", combine, [task], [len(counters_of(total.terms))], grant=grant, need=need)
+
+
+def _in_shares(whole: Stage[CombineTask, CounterFacts], run: Run, shares: int) -> Stage[CombineTask, CounterFacts]:
+    """Return a stage with a task for each share of the hashes in place of the one for all."""
+    of_share, counters = replace(whole.tasks[0], statistics=ChunkStatistics()), _share_counters(run, shares)
+    there = existing([path for path, _ in counters])
+    return replace(
+        whole,
+        unit="shares",
+        tasks=[
+            replace(of_share, output=path, fingerprint=key, share=(index, shares))
+            for index, (path, key) in enumerate(counters)
+        ],
+        weights=[1] * shares,
+        done={index for index, is_there in enumerate(there) if is_there},
+    )
 
 
 def _share_counters(run: Run, shares: int) -> list[tuple[Location, str]]:
@@ -166,7 +154,7 @@ def take_counts(
                 put(whole, run.counter_path)
         counted = as_counted(run, counter)
     runner.kept = ""
-    with runner.logged(directory, options, lambda: manifest.remove_partial(run)):
+    with runner.logged(directory, options, run.remove_partial):
         yield run, counted
 
 

@@ -53,7 +53,7 @@ def count_chunk(task: CountTask) -> ChunkStatistics:
             counting.counter.clear_counts()
             del counting.counter  # it refers to `counting`, so only the garbage collector frees it
     elapsed_s = time.monotonic() - started
-    _log.info("%s: %d bytes, %d different pre-tokens in %.2f s", task, statistics.bytes, rows, elapsed_s)
+    _log.info("%s: %d bytes, %d unique pre-tokens in %.2f s", task, statistics.bytes, rows, elapsed_s)
     return statistics
 
 
@@ -98,7 +98,7 @@ class _Counting(Resumable):
     def _spill(self, counter: _core.ChunkCounter) -> None:
         part = self._checkpoints.part_path(len(self.parts))
         write_counter(part, counter_partitions(counter), fingerprint=self._checkpoints.part_fingerprint)
-        _log.info("part %d of %s: %d different pre-tokens", len(self.parts), self._task.output.name, len(counter))
+        _log.info("part %d of %s: %d unique pre-tokens", len(self.parts), self._task.output.name, len(counter))
         self.parts.append(part)
 
     def write_part(self) -> None:

@@ -4,12 +4,12 @@ Numbers of a text are derived from a `Record`, those of languages from their cos
 character of other texts), that of two tokenizers from their tokens.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bpe_pipeline.reports.formulas import gini, mean_digit_f1, renyi_efficiency
+from bpe_pipeline.reports.numbers import reference_of
 from bpe_pipeline.reports.record import Record
 from bpe_pipeline.reports.tokens import UNSPACED
 
@@ -54,21 +54,6 @@ def _mean_of_words(amount: Callable[[int], int]) -> Callable[[Record], float | N
         return _ratio(sum(count * amount(tokens) for (*_, tokens), count in words), total)
 
     return mean
-
-
-def is_english(name: str) -> bool:
-    """Return whether a name stands for English.
-
-    >>> [is_english(one) for one in ("en", "eng_Latn", "English", "enm", "sw")]
-    [True, True, True, False, False]
-    """
-    return re.split("[-_.]", name.lower())[0] in ("en", "eng", "english")
-
-
-def reference_of(languages: Iterable[str]) -> str:
-    """Return the language that others are compared with: English, else the first one."""
-    listed = list(languages)
-    return next(filter(is_english, listed), listed[0])
 
 
 def _worst(costs: Mapping[str, float]) -> float | None:

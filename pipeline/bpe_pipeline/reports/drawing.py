@@ -136,5 +136,5 @@ def write_figures(
 
 def _csv(rows: Iterable[Sequence[object]]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(["" if one is None else one for one in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode(errors="replace")

@@ -7,42 +7,17 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bpe_pipeline.pattern.normalization import nfc
 from bpe_pipeline.reports.definitions import AGAINST, LANGUAGES, TEXT, values
+from bpe_pipeline.reports.numbers import TextMeasures, TokenizerMeasures
 from bpe_pipeline.reports.record import MarkedText, MeasuredTokenizer, Record
 from bpe_pipeline.reports.tokens import scripts_of
 
 _MOST_SOURCES = 12
 _TOP, _OTHERS = "(not in a directory)", "(others)"
-
-
-@dataclass(frozen=True)
-class TextMeasures:
-    """How a tokenizer cuts some text. numbers: those of `definitions.TEXT` that there are."""
-
-    name: str
-    bytes: int
-    tokens: int
-    numbers: Mapping[str, int | float]
-
-
-@dataclass(frozen=True)
-class TokenizerMeasures:
-    """How a tokenizer cuts a sample: all of it, and by source. languages: numbers of them; costs: of each language.
-
-    scripts: bytes of the words of each script. against: the normalized length of the first tokenizer over this one, in
-    all (the key "") and by source; None of the first one.
-    """
-
-    whole: TextMeasures
-    sources: tuple[TextMeasures, ...]
-    scripts: dict[str, int]
-    languages: Mapping[str, int | float] = field(default_factory=dict)
-    costs: Mapping[str, int | float] = field(default_factory=dict)
-    against: Mapping[str, int | float] | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +111,6 @@ def source_names(paths: Sequence[str]) -> dict[str, str]:
         names = {path: re.split(r"[\d.]", parts[-1])[0].rstrip("-_ ") or parts[-1] for path, parts in split.items()}
     if len(set(names.values())) == 1:
         names = {path: parts[-1] for path, parts in split.items()}
-    frequent = [name for name, _ in Counter(names[path] for path in paths).most_common()]
-    kept = frequent if len(frequent) <= _MOST_SOURCES else frequent[: _MOST_SOURCES - 1]
-    return {path: name if name in kept else _OTHERS for path, name in names.items()}
+    several = Counter(names[path] for path in paths)
+    most = [name for name, _ in several.most_common(_MOST_SOURCES - (len(several) > _MOST_SOURCES))]
+    return {path: name if name in most else _OTHERS for path, name in names.items()}

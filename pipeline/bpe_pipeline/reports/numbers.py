@@ -1,13 +1,13 @@
 """The numbers of a report as values: what report.json stores, and what text, page and card show."""
 
 import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bpe_pipeline.corpus.skipped_or_altered import KindTally
-from bpe_pipeline.reports.definitions import reference_of
-from bpe_pipeline.reports.measure import TokenizerMeasures
 from bpe_pipeline.reports.result import NOT_STORED
 from bpe_pipeline.reports.tokens import VocabularyNumbers
 
@@ -16,6 +16,47 @@ SENTENCES: dict[str, str] = json.loads(Path(__file__).with_name("sentences.json"
 REFERENCES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("references.json").read_bytes())
 """Well-known tokenizers: their tokens of these sentences."""
 PARALLEL = tuple(name for name in SENTENCES if name not in ("Python", "Emoji and numbers"))  # one text in each language
+
+
+def is_english(name: str) -> bool:
+    """Return whether a name stands for English.
+
+    >>> [is_english(one) for one in ("en", "eng_Latn", "English", "enm", "sw")]
+    [True, True, True, False, False]
+    """
+    return re.split("[-_.]", name.lower())[0] in ("en", "eng", "english")
+
+
+def reference_of(languages: Iterable[str]) -> str:
+    """Return the language that others are compared with: English, else the first one."""
+    listed = list(languages)
+    return next(filter(is_english, listed), listed[0])
+
+
+@dataclass(frozen=True)
+class TextMeasures:
+    """How a tokenizer cuts some text. numbers: those of `definitions.TEXT` that there are."""
+
+    name: str
+    bytes: int
+    tokens: int
+    numbers: Mapping[str, int | float]
+
+
+@dataclass(frozen=True)
+class TokenizerMeasures:
+    """How a tokenizer cuts a sample: all of it, and by source. languages: numbers of them; costs: of each language.
+
+    scripts: bytes of the words of each script. against: the normalized length of the first tokenizer over this one, in
+    all (the key "") and by source; None of the first one.
+    """
+
+    whole: TextMeasures
+    sources: tuple[TextMeasures, ...]
+    scripts: dict[str, int]
+    languages: Mapping[str, int | float] = field(default_factory=dict)
+    costs: Mapping[str, int | float] = field(default_factory=dict)
+    against: Mapping[str, int | float] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,9 +164,9 @@ def language_costs(numbers: Numbers) -> LanguageCosts:
         by_source = [{text.name: text.tokens for text in one.sources} for one in sample.tokenizers]
         each = by_source if sample.parallel else [one.costs for one in sample.tokenizers]
         costs = {language: tuple(one.get(language, 0) for one in each) for language in listed}
-        what = "given as the same text" if sample.parallel else "no translations of each other"
+        what = "given as the same text" if sample.parallel else "not compared as translations"
         origin = f"Held-out files in {len(costs)} languages, {what}. {sample.description}"
-        unit = "tokens" if sample.parallel else "tokens a character"
+        unit = "tokens" if sample.parallel else "tokens per character"
         ginis = tuple(one.languages.get("gini") for one in sample.tokenizers)
         return LanguageCosts(names, costs, reference_of(costs), unit, origin, ginis)
     names += tuple(f"{one.name} (reference)" for one in numbers.references)

@@ -222,7 +222,7 @@ def sample_text(choice: Choice, drawn: Sequence[Drawn], specials: Sequence[str])
     lines = Counter(name for name, _ in texts)
     same = len({lines[name] for name in choice.languages}) == 1
     counted = ", ".join(f"{name} {lines[name]:,}" for name in choice.languages)
-    others = "" if same else f" Their lines differ ({counted}): they are no translations of each other."
+    others = "" if same else f" Their lines differ ({counted}), so they are not compared as translations."
     return SampleText(texts, choice.languages, same), others
 
 
@@ -230,13 +230,13 @@ def _curve(task: NumbersTask, vocabulary: Vocabulary, whole: Record) -> tuple[tu
     """Return bytes per token of the sample at each usual size up to this one: without the last merges, a token that
     they made is as many tokens as it has parts. With superwords there is none.
     """
-    options, trained = task.trained.options, task.trained
+    options = task.trained.options
     own = options.vocab_size[0]
     least = own - options.special.merge_budget(own)
     sizes = [size for size in numbers.MARKED_SIZES if options.first_size is None and least < size < own]
     kept, points = whole.sums["bytes"] - whole.sums["lost"], list[tuple[int, float]]()
     for size in (*sizes, own) if sizes else ():
-        parts = vocabulary.parts(partial(gt, len(trained.merges(size))))
+        parts = vocabulary.parts(partial(gt, options.special.merge_budget(size)))
         tokens = sum(count * parts[id_] for id_, count in whole.used.items())
         points.append((size, round(kept / max(tokens, 1), 4)))
     return tuple(points)

@@ -18,15 +18,10 @@ def _sizes(numbers: Numbers) -> Figure:
     series = [Series(f"{name}, training corpus", curve, joined=True)]
     if (sample := numbers.sample) is not None and (sample.held_out or len(numbers.tokenizers) > 1):
         what = "held-out text" if sample.held_out else "a sample of the corpus"
-        measured = [
-            ((one_size, round(one.whole.numbers.get("bytes_per_token", 0), 4)),)
-            for (_, one_size), one in zip(numbers.tokenizers, sample.tokenizers, strict=True)
-        ]
-        series.append(Series(f"{name}, {what}", sample.curve or measured[0], joined=True))
-        series += [
-            Series(f"{other}, {what}", point)
-            for (other, _), point in zip(numbers.tokenizers[1:], measured[1:], strict=True)
-        ]
+        for (name, one_size), measures in zip(numbers.tokenizers, sample.tokenizers, strict=True):
+            point = (one_size, round(measures.whole.numbers.get("bytes_per_token", 0), 4))
+            is_own = measures is sample.tokenizers[0]
+            series.append(Series(f"{name}, {what}", (is_own and sample.curve) or (point,), joined=is_own))
     sizes = [x for one in series for x, _ in one.points]
     note = "On the training corpus exact, and the table has the values."
     y = number("y", "bytes per token", zero=True)

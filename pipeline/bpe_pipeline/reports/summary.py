@@ -103,10 +103,10 @@ class Summary(Result):
         corpus, vocabulary = self.corpus, self.vocabulary
         if self.part is not None:
             return self._rows_of_part(self.part)
-        different = f"{corpus.pre_tokens:,} pre-tokens, of which {corpus.different_pre_tokens:,} are different"
+        pre_tokens = f"{corpus.pre_tokens:,} pre-tokens, {corpus.different_pre_tokens:,} unique"
         return (
             ("run", self.directory if whole else ""),
-            ("corpus", "; ".join([*_read(corpus), f"{different} (pattern {self.pattern})"])),
+            ("corpus", "; ".join([*_read(corpus), f"{pre_tokens} (pattern {self.pattern})"])),
             ("left out", str(corpus.not_taken)),
             ("skipped/altered", corpus.losses if whole else in_one_line(corpus.losses, "report.txt")),
             ("newer characters", corpus.newer_characters() if whole else ""),
@@ -189,7 +189,7 @@ def _rates(vocabulary: VocabularyFacts, corpus: CorpusFacts) -> Iterator[str]:
     yield f"nothing of {text} was left" if rate is None else f"{rate:.3f} on {text}"
     if vocabulary.left_out_pre_tokens:
         share = vocabulary.left_out_bytes / (vocabulary.left_out_bytes + vocabulary.bytes)
-        of_all = f"{vocabulary.left_out_pre_tokens:,} of {corpus.different_pre_tokens:,} different pre-tokens"
+        of_all = f"{vocabulary.left_out_pre_tokens:,} of {corpus.different_pre_tokens:,} unique pre-tokens"
         yield f"{of_all}, too rare for --min-pre-token-count: {share:.2%} of the text"
 
 

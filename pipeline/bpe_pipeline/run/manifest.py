@@ -231,6 +231,11 @@ class Run:
         in_counts = (f"{COUNTS}/{name}" for name in (*self.manifest.chunk_names, *self.shares()))
         return [*in_counts, "counter.parquet", LOG]
 
+    def remove_partial(self) -> None:
+        """Delete half-written files of killed processes."""
+        names = [*self.owned_counts(), *RESULTS, *self.manifest.tokenizers, RUN.manifest]
+        self.directory.remove_partial(names)
+
     def changed(self, **values: Any) -> "Run":
         """Return the run with these values in its manifest."""
         return replace(self, manifest=replace(self.manifest, **values))
@@ -340,11 +345,6 @@ def remove_results(run: Run) -> Run:
 def unedited(run: Run, names: Iterable[str]) -> list[str]:
     """Return the names of files of tokenizers that are as they were written: a person may edit a model card."""
     return [name for name in names if sha256_of(run.directory / name) == run.manifest.written.get(name, "")]
-
-
-def remove_partial(run: Run) -> None:
-    """Delete half-written files of killed processes."""
-    run.directory.remove_partial([*run.owned_counts(), *RESULTS, *run.manifest.tokenizers, RUN.manifest])
 
 
 def clear_counts(run: Run) -> None:

@@ -178,7 +178,7 @@ def test_special_tokens_that_collide_or_are_missing_are_found(tmp_path: Path) ->
     Tokenizer.from_merges([(b"a", b"b")]).save(tmp_path / "bare")
     assert "no eos token" in texts_of(tmp_path / "bare", ADVICE)
     model = Tokenizer.from_merges([(b"a", b"b")], ["ab"]).model
-    [found] = [message for outcome, message, *_ in doctor._special_tokens(model, Path("x")) if outcome == WRONG]
+    [found] = [one.because for one in doctor._special_tokens(model, Path("x")) if one.outcome == WRONG]
     assert "special token 257 and the ordinary token 256" in found
 
 

@@ -28,7 +28,7 @@ def executor() -> Iterator[Executor]:
         yield executor
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The runs of TRAIN by their names, those of DEV with `-dev` after them."""
     home = tmp_path_factory.mktemp("languages")

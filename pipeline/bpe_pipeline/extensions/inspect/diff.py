@@ -211,21 +211,21 @@ class Compared(Result):
 
     def shown(self) -> Iterable[Part]:
         """Return what is different, the texts of each source, and the most frequent other splits."""
-        found = self.found
-        rows: list[tuple[str, object]] = [
-            (name, f"{where}: {tokenizer.vocab_size:,} tokens, {format_count(len(tokenizer.merges), 'merges')}")
-            for name, where, tokenizer in zip("AB", self.names, self.tokenizers, strict=True)
-        ]
-        if self.equal:
-            rows.append(("equal", "tokens, ids, merges, pattern, special tokens and settings"))
-        rows += [("settings", line) for line in _setting_lines(found.settings)]
-        rows += [("tokens", line) for line in _lines(found.tokens, "id", _joined)]
-        if found.merges.anything:
-            same = f"first {found.same_merges:,} are" if found.same_merges > 1 else "first is"
-            rows.append(("merges", f"the {same} the same" if found.same_merges else "the first differs"))
-            rows += [("merges", line) for line in _lines(found.merges, "rank", " + ".join)]
-        rows.append(("other splits", first_lines(self.cuts)))
-        return [Rows(tuple(rows)), _table(self.sources)]
+        found, merges = self.found, [*_lines(self.found.merges, "rank", " + ".join)]
+        if merges:
+            merges.insert(0, f"the same at the start: {format_count(found.same_merges, 'merges')}")
+        rows = (
+            *(
+                (name, f"{where}: {tokenizer.vocab_size:,} tokens, {format_count(len(tokenizer.merges), 'merges')}")
+                for name, where, tokenizer in zip("AB", self.names, self.tokenizers, strict=True)
+            ),
+            ("equal", "tokens, ids, merges, pattern, special tokens and settings" if self.equal else ""),
+            ("settings", [*_setting_lines(found.settings)]),
+            ("tokens", [*_lines(found.tokens, "id", _joined)]),
+            ("merges", merges),
+            ("other splits", first_lines(self.cuts)),
+        )
+        return [Rows(rows), _table(self.sources)]
 
 
 def diff(

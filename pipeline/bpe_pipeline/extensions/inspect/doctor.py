@@ -24,8 +24,8 @@ from bpe_pipeline.extensions.inspect.findings import (
     NOT_CHECKED,
     WRONG,
     Examined,
-    Finding,
     command,
+    finding,
     first_of,
 )
 from bpe_pipeline.pattern.normalization import nfc
@@ -76,10 +76,10 @@ def examine(path: Location, texts: Sequence[str], run: Run | None, listener: Lis
         "round trip": _round_trip(model),
         "runtimes": _runtimes(model, home, texts, listener),
     }
-    return [finding.about(subject) for subject, findings in checks.items() for finding in findings]
+    return [replace(one, about=subject) for subject, findings in checks.items() for one in findings]
 
 
-def _special_tokens(model: Model, home: Location) -> Iterator[Finding]:
+def _special_tokens(model: Model, home: Location) -> Iterator[Advice]:
     """Check roles, the chat template, and special tokens that collide."""
     specials, export = model.vocabulary.special_tokens, command("export", home)
     written = {text.encode(): text for text in specials}
@@ -87,33 +87,33 @@ def _special_tokens(model: Model, home: Location) -> Iterator[Finding]:
         if (text := written.get(token)) is not None and specials[text] != id_:
             two = f"the special token {specials[text]} and the ordinary token {id_}"
             remedy = "rename the special token, or remove the ordinary one"
-            yield Finding(WRONG, f"{text!r} is {two}", remedy, {"token": text, "ids": [specials[text], id_]})
+            yield finding(WRONG, f"{text!r} is {two}", remedy, token=text, ids=[specials[text], id_])
     for shorter, longer in pairwise(sorted(specials)):
         if longer.startswith(shorter):
             message = f"{shorter!r} begins {longer!r}: runtimes differ in which one they find, tiktoken for one"
-            yield Finding(ADVICE, message, "rename one of them", {"tokens": [shorter, longer]})
+            yield finding(ADVICE, message, "rename one of them", tokens=[shorter, longer])
     words = [text for text in specials if text.replace(" ", "").isalnum()]
     if words:
         message = f"{first_of(words)} can occur in any text, which then has the id of a special token"
-        yield Finding(ADVICE, message, "write them with marks, such as <|name|>", {"tokens": words})
+        yield finding(ADVICE, message, "write them with marks, such as <|name|>", tokens=words)
     if model.eos_token is None:
         message = "there is no eos token: generation does not stop, and documents cannot be separated"
         eos = _existing(specials, "end", "<|endoftext|>")
-        yield Finding(ADVICE, message, f"{export} --eos-token {eos} --output NEW")
+        yield finding(ADVICE, message, f"{export} --eos-token {eos} --output NEW")
     if model.pad_token in (None, model.eos_token):
         message = f"{model.pad_token!r} is pad and eos token: trainers that mask padding never learn to stop"
         if model.pad_token is None:
             message = "there is no pad token: batches of texts of different lengths cannot be made"
         pad = _existing(specials, "pad", "<|pad|>")
-        yield Finding(ADVICE, message, f"{export} --pad-token {pad} --output NEW")
+        yield finding(ADVICE, message, f"{export} --pad-token {pad} --output NEW")
     marks = [text for text in specials if text in CHAT_MARKS]
     if model.chat_template is None and marks:
         message = f"there is no chat template, but chat marks: {first_of(marks)}"
-        yield Finding(ADVICE, message, f"{export} --chat-template NAME --output NEW", {"tokens": marks})
+        yield finding(ADVICE, message, f"{export} --chat-template NAME --output NEW", tokens=marks)
     if model.chat_template and (missing := model.chat_template.missing(specials)):
         message = f"the chat template writes {first_of(missing)}, which are ordinary text here"
         remedy = "add them as special tokens, or give another --chat-template"
-        yield Finding(WRONG, message, remedy, {"tokens": [*missing]})
+        yield finding(WRONG, message, remedy, tokens=[*missing])
 
 
 def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
@@ -124,7 +124,7 @@ def _existing(specials: Mapping[str, int], kind: str, new: str) -> str:
     return shlex.quote([*own, *reserved, new][0])
 
 
-def _tokens(model: Model) -> Iterator[Finding]:
+def _tokens(model: Model) -> Iterator[Advice]:
     """Check that every token can be reached, and that ids leave no gaps."""
     vocabulary, pattern = model.vocabulary, model.pattern
     lost, tokens = model.unreachable_tokens(), len(vocabulary.tokens)
@@ -134,28 +134,28 @@ def _tokens(model: Model) -> Iterator[Finding]:
         shown = first_of([repr(vocabulary.tokens[id_]) for id_ in lost])
         remedy = "bpe-pipeline prune removes tokens that are not used, or restore the missing merges"
         never = f"the merges never make {format_count(len(lost), 'tokens')}{_share(len(lost), tokens)}: {shown}"
-        yield Finding(ADVICE, never, remedy, {"tokens": len(lost), "of": tokens})
+        yield finding(ADVICE, never, remedy, tokens=len(lost), of=tokens)
     else:
-        yield Finding(FINE, f"each of the {tokens:,} ordinary tokens can be reached", "", {"tokens": tokens})
+        yield finding(FINE, f"each of the {tokens:,} ordinary tokens can be reached", tokens=tokens)
     if model.lossy:
         remedy = "nothing if no text has them, else train with initial_alphabet=ByteLevel.alphabet()"
-        yield Finding(ADVICE, model.lossy, remedy, {"bytes": list(vocabulary.lost_bytes)})
+        yield finding(ADVICE, model.lossy, remedy, bytes=list(vocabulary.lost_bytes))
     gaps = vocabulary.max_id + 1 - vocabulary.size
     if gaps:
         message = f"{gaps:,} ids below {vocabulary.max_id:,} are no tokens: rows of the embedding that nothing uses"
         remedy = "nothing, or number the tokens without gaps before training a model"
-        yield Finding(ADVICE, message, remedy, {"ids": gaps, "of": vocabulary.max_id + 1})
+        yield finding(ADVICE, message, remedy, ids=gaps, of=vocabulary.max_id + 1)
 
 
 def _share(part: int, of: int) -> str:
     return f" ({part / of:.2%} of all)" if part else ""
 
 
-def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
+def _unused(model: Model, run: Run | None) -> Iterator[Advice]:
     """Count the tokens that a run's pre-tokens, encoded, never have, and that no token of theirs is made of."""
     if run is None:
         remedy = "bpe-pipeline count TEXTS --like TOKENIZER, then --counts RUN"
-        yield Finding(NOT_CHECKED, "there are no counts that say which tokens are used", remedy)
+        yield finding(NOT_CHECKED, "there are no counts that say which tokens are used", remedy)
         return
     vocabulary, note = model.vocabulary, ""
     if run.manifest.cutting != cut_by(model.counting_pattern):
@@ -163,18 +163,19 @@ def _unused(model: Model, run: Run | None) -> Iterator[Finding]:
     with open_counter(run.counter_path, fingerprint=run.manifest.counter_fingerprint) as counter:
         uses = model.uses(counter.read_all())
     unused, parts = unused_tokens(vocabulary, lambda id_: uses[id_] > 0)
-    evidence = {"tokens": len(unused), "parts": len(parts), "of": len(vocabulary.tokens), "run": str(run.directory)}
+    evidence = {"tokens": len(unused), "parts": len(parts), "of": len(vocabulary.tokens)}
     message = f"{format_count(len(unused), 'tokens')} of several bytes and their longer forms never occur in the counts"
     message += f" of {run.directory}{_share(len(unused), len(vocabulary.tokens))}; {len(parts):,} occur only as parts"
     message += f" of longer ones{note}"
     if not unused:
-        yield Finding(FINE, message, "", evidence)
+        yield finding(FINE, message, **evidence, run=str(run.directory))
         return
     remedy = f"train a smaller vocabulary, or {command('prune', 'BASE', run.directory)} --min-count 1"
-    yield Finding(ADVICE, f"{message}: {first_of([repr(vocabulary.tokens[id_]) for id_ in unused])}", remedy, evidence)
+    tokens = first_of([repr(vocabulary.tokens[id_]) for id_ in unused])
+    yield finding(ADVICE, f"{message}: {tokens}", remedy, **evidence, run=str(run.directory))
 
 
-def _round_trip(model: Model) -> Iterator[Finding]:
+def _round_trip(model: Model) -> Iterator[Advice]:
     """Encode and decode edge cases and each special token."""
     tokenizer = Tokenizer.from_model(model)
     texts = [*HARD_TEXTS, *model.vocabulary.special_tokens]
@@ -187,7 +188,7 @@ def _round_trip(model: Model) -> Iterator[Finding]:
     changed = [text for text in texts if decoded(text) != text]
     if not changed:
         message = f"{len(texts):,} edge cases and special tokens are decoded as they were"
-        yield Finding(FINE, message, "", {"texts": len(texts)})
+        yield finding(FINE, message, texts=len(texts))
         return
     shown = f"{len(changed):,} of {len(texts):,} texts are not decoded as they were, the first {changed[0][:40]!r}"
     preparation, evidence = model.preparation, {"changed": len(changed), "texts": len(texts)}
@@ -200,12 +201,12 @@ def _round_trip(model: Model) -> Iterator[Finding]:
     elif {*changed} <= written_as_bytes:
         why = "its characters are those in which vocabularies write bytes, and tokenizers decodes them as these bytes"
     else:
-        yield Finding(WRONG, shown, "please report it", evidence)
+        yield finding(WRONG, shown, "please report it", **evidence)
         return
-    yield Finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", evidence)
+    yield finding(ADVICE, f"{shown}: {why}", "nothing, if that is wanted", **evidence)
 
 
-def _runtimes(model: Model, home: Location, texts: Sequence[str], listener: Listener) -> Iterator[Finding]:
+def _runtimes(model: Model, home: Location, texts: Sequence[str], listener: Listener) -> Iterator[Advice]:
     """Compare the ids of every installed library that reads a file of the directory."""
     formats = []
     for name, needed in _NEEDED.items():
@@ -213,7 +214,7 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str], listener: List
         if not needed <= names or (name == CONFIGURED and "tokenizer.json" in names):
             continue
         if reason := _not_to_be_checked(model, home, name):
-            yield Finding(NOT_CHECKED, f"{name}: {reason}")
+            yield finding(NOT_CHECKED, f"{name}: {reason}")
         else:
             formats.append(name)
     with local_files(home) as local:
@@ -231,8 +232,8 @@ def _runtimes(model: Model, home: Location, texts: Sequence[str], listener: List
                 outcome = ADVICE
                 remedy = "set tokenizer_class to PreTrainedTokenizerFast, if the model was not trained with these ids"
                 check = replace(check, detail=f"{cause}: {check.detail}")
-        message, evidence = f"{check.format} with {check.library}: {check.detail}", {"format": check.format}
-        yield Finding(outcome, message, remedy, evidence | {"library": check.library})
+        message = f"{check.format} with {check.library}: {check.detail}"
+        yield finding(outcome, message, remedy, format=check.format, library=check.library)
 
 
 def _not_to_be_checked(model: Model, home: Location, name: str) -> str:

@@ -8,7 +8,8 @@ from importlib.util import find_spec
 from bpe_pipeline.base.errors import InputError
 from bpe_pipeline.base.units import format_count
 from bpe_pipeline.extensions.inspect.diff import difference
-from bpe_pipeline.extensions.inspect.findings import FINE, WRONG, Finding, command
+from bpe_pipeline.extensions.inspect.findings import FINE, WRONG, command, finding
+from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.storage import Location, names_in
 from bpe_pipeline.tokenizer.formats.fields import read_json
 from bpe_pipeline.tokenizer.formats.huggingface import EDITABLE
@@ -18,7 +19,7 @@ from bpe_pipeline.tokenizer.formats.read_huggingface import check_edited
 from bpe_pipeline.tokenizer.model import Model
 
 
-def agreement(model: Model, home: Location) -> Iterator[Finding]:
+def agreement(model: Model, home: Location) -> Iterator[Advice]:
     """Compare the directory's other files with the one that was loaded."""
     names = set(names_in(home))
     again = f"{command('export', home)} --overwrite writes all formats again, from tokenizer.json"
@@ -36,11 +37,11 @@ def agreement(model: Model, home: Location) -> Iterator[Finding]:
         except InputError as reason:
             other = str(reason)
         if other:
-            yield Finding(WRONG, f"{name} and tokenizer.json disagree: {other}", again, {"file": name})
+            yield finding(WRONG, f"{name} and tokenizer.json disagree: {other}", again, file=name)
         else:
             agree.append(name)
     same = f"{', '.join(agree)} say the same" if agree[1:] else f"{(agree or ['what was loaded'])[0]} is whole"
-    yield Finding(FINE, same)
+    yield finding(FINE, same)
 
 
 def _of_gpt2(model: Model, home: Location) -> str:
@@ -78,14 +79,14 @@ def _of_gguf(model: Model, file: Location) -> str:
     return "" if same else "its merges are other ones"
 
 
-def settings(model: Model, home: Location) -> Iterator[Finding]:
+def settings(model: Model, home: Location) -> Iterator[Advice]:
     """Check that settings name tokens and ids that exist, and that the model's config.json fits."""
     for name in EDITABLE:
         try:
             if (home / name).exists():
                 check_edited(home / name, model.vocabulary)
         except InputError as reason:
-            yield Finding(WRONG, str(reason), "name a special token of the tokenizer, or add the one named")
+            yield finding(WRONG, str(reason), "name a special token of the tokenizer, or add the one named")
     config = home / "config.json"
     if not config.exists():
         return
@@ -93,12 +94,12 @@ def settings(model: Model, home: Location) -> Iterator[Finding]:
         document, rows = read_json(config), model.vocabulary.max_id + 1
         size = document.member("vocab_size").value
     except InputError as reason:
-        yield Finding(WRONG, str(reason), "write it again with the model")
+        yield finding(WRONG, str(reason), "write it again with the model")
         return
     if isinstance(size, int) and size < rows:
         message = f"{config}: vocab_size is {size:,}, but the tokenizer has ids up to {rows - 1:,}"
         remedy = f"resize the model's embeddings to {rows:,} rows"
-        yield Finding(WRONG, message, remedy, {"vocab_size": size, "rows": rows})
+        yield finding(WRONG, message, remedy, vocab_size=size, rows=rows)
     for role, text in (("bos", model.bos_token), ("eos", model.eos_token), ("pad", model.pad_token)):
         value = document.member(f"{role}_token_id").value
         ids = value if isinstance(value, list) else [value]
@@ -106,4 +107,4 @@ def settings(model: Model, home: Location) -> Iterator[Finding]:
             own = model.vocabulary.special_tokens[text]
             message = f"{config}: {role}_token_id is {value}, but the {role} token {text!r} has id {own}"
             remedy = f"set {role}_token_id to {own}, or name the token of that id"
-            yield Finding(WRONG, message, remedy, {f"{role}_token_id": value, "token": text, "id": own})
+            yield finding(WRONG, message, remedy, **{f"{role}_token_id": value}, token=text, id=own)

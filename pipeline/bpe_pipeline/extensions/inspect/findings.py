@@ -1,10 +1,9 @@
 """What was found out about tokenizers, and how much of it is shown: JSON has all."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from bpe_pipeline.reports.parts import Part, Rows
 from bpe_pipeline.reports.result import NOT_STORED, Advice, Result
@@ -14,17 +13,9 @@ FINE, ADVICE, WRONG, NOT_CHECKED = "fine", "advice", "wrong", "not checked"
 _ORDER = (FINE, NOT_CHECKED, ADVICE, WRONG)  # what matters is last, where a terminal ends
 
 
-class Finding(NamedTuple):
-    """What one check found: its outcome, what it rests on, the remedy, and the numbers."""
-
-    outcome: str
-    because: str
-    take: str = ""
-    evidence: Mapping[str, Any] = MappingProxyType({})
-
-    def about(self, subject: str) -> Advice:
-        """Return it as advice about a subject."""
-        return Advice(subject, self.take, self.because, evidence={**self.evidence}, outcome=self.outcome)
+def finding(outcome: str, because: str, take: str = "", /, **evidence: Any) -> Advice:
+    """Return what one check found: its outcome, what it rests on, the remedy, and the numbers."""
+    return Advice("", take, because, evidence=evidence, outcome=outcome)
 
 
 EXAMPLES = 5  # that are shown of each kind

@@ -6,8 +6,8 @@ from typing import Any
 
 from bpe_pipeline.extensions.parity.parity_worker import LANGUAGE, Parity
 from bpe_pipeline.merges.merge_list import LEAST_COUNT, MergeList
-from bpe_pipeline.reports.definitions import reference_of
 from bpe_pipeline.reports.formulas import gini
+from bpe_pipeline.reports.numbers import reference_of
 from bpe_pipeline.reports.parts import Table
 from bpe_pipeline.reports.result import Advice
 from bpe_pipeline.reports.summary import Section
