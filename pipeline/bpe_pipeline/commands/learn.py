@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any
@@ -148,7 +148,7 @@ def keep_ids(
     options: TrainOptions,
     *,
     like: str | None = None,
-    given: Mapping[str, Any] = MappingProxyType({}),
+    explicit: Container[str] = (),
 ) -> None:
     """Refuse special tokens that change ids of a tokenizer that exists; report what else changes or is as in `like`."""
     requested = options.in_scope(Scope.SPECIAL)
@@ -158,7 +158,7 @@ def keep_ids(
         is_first = False
         if name not in run.manifest.special:
             inherited = {} if like is None else run.manifest.options_of(like).in_scope(Scope.SPECIAL)
-            inherited = {one: value for one, value in without_defaults(inherited).items() if given.get(one) is None}
+            inherited = {one: value for one, value in without_defaults(inherited).items() if one not in explicit}
             if inherited:
                 runner.inform(f"{run.directory / name} is as {like}: {_flags(inherited, inherited)}")
             continue

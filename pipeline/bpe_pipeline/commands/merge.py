@@ -82,7 +82,7 @@ def open_merging(
             runner.inform(line) if is_proof else runner.warn(line)
         replaced: dict[str, Ids | None] = {}
         if not options.overwrite:
-            keep_ids(runner, before, options, like=like, given=requested.explicit)
+            keep_ids(runner, before, options, like=like, explicit=requested.explicit)
         else:
             learning = run.changed(first_stage=stage, merging=options.merging)
             replaced = _ids_to_replace(runner, before, learning, counted, options)
