@@ -39,7 +39,7 @@ class Scope(Enum):
     CHAT = auto()
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class Record:
     """All that is said of an option, or of an argument; of a value it returns what was set, or the default.
 
@@ -113,11 +113,7 @@ class Record:
         return str(first) if self.shown is None and isinstance(first, str | int | float) else self.shown or ""
 
 
-def option(group: str, default: Any, help_text: str, metavar: str = "", **rare: Any) -> Any:
-    """Return the field of an option. rare: of its record."""
-    return Record(group=group, default=default, help=help_text, metavar=metavar, **rare)
-
-
+option: Callable[..., Any] = Record  # as type checkers see it, the field has the type of what is set
 IN_GROUPS = [partial(option, group) for group in GROUPS]
 flag = partial(option, OWN, scope=Scope.CALL)
 
