@@ -1,4 +1,4 @@
-"""The pictures of the pages: reports and their figures in two colour schemes, and what a command shows on a terminal.
+"""The pictures of the pages: a report, and what a command shows on a terminal.
 
 BPE_PIPELINE_TEST_DATA=texts python docs/pictures.py docs/pages/images      needs Chromium and what the tests need
 """
@@ -25,8 +25,6 @@ from terminal import output_on_a_terminal, screens
 _ENVIRONMENT = {"COLUMNS": "118", "COLORTERM": "truecolor", "BPE_PIPELINE_REPORT": "page"}
 _STYLE = "background:#12181f;color:#e6edf3;display:inline-block;margin:0;padding:12px 16px;font:13px/1.4 monospace"
 
-
-_SCHEMES = ("light", "dark")
 _FIGURES = "[...document.querySelectorAll('figure')].every((one) => one.querySelector('svg, img, canvas') !== null)"
 
 
@@ -42,16 +40,16 @@ def hold_out(texts: Path, home: Path) -> None:
 
 
 def of_reports(browser: Any, home: Path, images: Path) -> None:
-    """Measure a tokenizer on text that was held out, and take pictures of the report in both colour schemes."""
+    """Measure a tokenizer on text that was held out, and take pictures of its report, on a laptop and a phone."""
     _train(home, "run", "corpus", "32k", "--pattern", "o200k")
     _run(home, "report", "run", "--held-out", "unseen", "--compare", "gpt2")
-    for scheme, width in ((scheme, width) for width in (1280, 390) for scheme in _SCHEMES):
-        view = _opened(browser, home / "run" / "report.html", scheme, width)
+    for width in (1280, 390):
+        view = _opened(browser, home / "run" / "report.html", width)
         size = {"width": width, "height": 1100}
         if width > 390:  # ends below the first row of figures
             box = view.locator(".plots").first.bounding_box()
             size["height"] = box["y"] + box["height"] + 16
-        view.screenshot(path=images / f"report-{scheme}-{width}.png", clip={"x": 0, "y": 0, **size}, full_page=True)
+        view.screenshot(path=images / f"report-{width}.png", clip={"x": 0, "y": 0, **size}, full_page=True)
         view.close()
 
 
@@ -63,19 +61,18 @@ def _run(home: Path, *words: str) -> None:
     succeeded(run_process(*words, cwd=home, env=_ENVIRONMENT))
 
 
-def _opened(browser: Any, page: Path, scheme: str, width: int) -> Any:
-    view = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 1100})
+def _opened(browser: Any, page: Path, width: int) -> Any:
+    view = browser.new_page(color_scheme="light", viewport={"width": width, "height": 1100})
     view.goto(page.as_uri())
     wait_for(view, _FIGURES)
     return view
 
 
 def of_the_terminal(browser: Any, home: Path, images: Path) -> None:
-    """Take pictures of a run half way and at its end, and of a text explained."""
+    """Take pictures of a run half way, and of a text explained."""
     [(command, seen)] = _shown(home, "train", "corpus", "--output", "runs/a", "--vocab-size", "32k").items()
     half = min(seen, key=lambda one: abs(int((re.findall(r"merging.* (\d+)%", one) or [0])[-1]) - 50))
     _photograph(browser, {command: half}, images / "terminal-progress.png")
-    _photograph(browser, {command: seen[-1]}, images / "terminal-train.png")
     explained = _shown(home, "explain", "--tokenizer", "runs/a", "1,234 lanterns")
     _photograph(browser, {name: one[-1] for name, one in explained.items()}, images / "terminal-explain.png")
 
