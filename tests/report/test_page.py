@@ -16,7 +16,7 @@ from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.html import html_of, templates
 from bpe_pipeline.reports.numbers import SENTENCES
 from bpe_pipeline.reports.parts import Items, Rows, Table
-from bpe_pipeline.reports.plots import size_figures
+from bpe_pipeline.reports.tables import size_figures
 
 
 @pytest.fixture

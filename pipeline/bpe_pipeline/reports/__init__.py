@@ -8,8 +8,8 @@ definitions.py      the numbers that follow from it; formulas.py: of distributio
 measure.py          a sample cut by tokenizers: by source and language, and how they compare
 numbers.py          all of it together, as `report.json` holds it; numbers_worker.py computes it
 verdict.py          the questions that a report answers first
-tables.py           what is shown of the numbers, for report.txt, the page and the model card
-figure.py           a figure as a specification; plots.py: those of a report; drawing.py: by vl-convert
+tables.py           tables and figures of the numbers, for report.txt, the page and the model card
+figure.py           a figure as a specification; drawing.py: by vl-convert
 html.py             Jinja's templates; page.py: pages; model_card.py
 summary.py          the result of training, and the report; encoding.py: the result of encoding
 compared.py         other tokenizers to compare with; progress.py: what is shown while a command works

@@ -7,18 +7,20 @@ vl-convert, which has it, a page has no figures. A content security policy keeps
 import base64
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bpe_pipeline.reports import drawing
 from bpe_pipeline.reports.figure import THEME
 from bpe_pipeline.reports.html import templates
 from bpe_pipeline.reports.parts import Part
-from bpe_pipeline.reports.summary import Report
 from bpe_pipeline.reports.tables import Chapter
 from bpe_pipeline.reports.verdict import COMPRESSION, comparison_table, rate_in_words
 
+if TYPE_CHECKING:
+    from bpe_pipeline.reports.summary import Report
 
-def report_page(directory: object, report: Report, made: Sequence[Part]) -> str:
+
+def report_page(directory: object, report: "Report", made: Sequence[Part]) -> str:
     """Return the page of a report with numbers. directory: of the tokenizer; made: how it was made."""
     assert report.numbers is not None, "a page is of numbers"
     script = drawing.page_script()
