@@ -21,7 +21,7 @@ import tasks_here
 from amount import FULL
 from browser import chromium
 from command import run, succeeded
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from bpe_pipeline import __main__
 
@@ -37,6 +37,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+
+# How long it takes to draw an example says how busy the machine is.
+settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 STARTING = {"base", "executors", "trainers"}  # folders about processes, as tests marked `processes` are
 
