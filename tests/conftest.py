@@ -75,10 +75,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def _with_fewer_examples(test: Any) -> None:
-    """Leave a tenth of a property test's examples, but not fewer than 20 of more."""
+    """Leave a sixth of a property test's examples, but not fewer than 20 of more."""
     chosen = getattr(test, "_hypothesis_internal_use_settings", None)
     if chosen is not None and chosen.max_examples > 20:
-        fewer = settings(chosen, max_examples=max(20, chosen.max_examples // 10))
+        fewer = settings(chosen, max_examples=max(20, chosen.max_examples // 6))
         getattr(test, "__func__", test)._hypothesis_internal_use_settings = fewer
 
 

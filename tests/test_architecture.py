@@ -41,7 +41,7 @@ FOLDERS = (
     "_core",
     "__init__",
 )
-MOST_TOKENS = 285_076
+MOST_TOKENS = 285_073
 MOST_LINES_OF_A_FILE = 400
 MOST_LINES_OF_A_FUNCTION = 50  # without its docstring
 MOST_PARAMETERS = 6

@@ -119,7 +119,7 @@ def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: in
     (os.killpg if to_all else os.kill)(process.pid, number)
     started = time.monotonic()
     _, stderr = process.communicate(timeout=20)
-    assert time.monotonic() - started < 6  # two on an idle machine
+    assert time.monotonic() - started < 2
     assert process.returncode == code
     assert [line for line in stderr.splitlines() if "error" in line or "warning" in line] == [stderr.splitlines()[-1]]
     assert "Traceback" not in stderr
@@ -128,7 +128,7 @@ def test_a_signal_during_work_is_resumable(tmp_path: Path, number: int, code: in
     assert kept[2] == format_bytes((tmp_path / "big.txt").stat().st_size)
     assert 900_000 < parse_bytes(kept[1]) < parse_bytes(kept[2])
     while is_alive(process.pid):  # a worker ends with its pipe
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 5
         time.sleep(0.005)
     succeeded(run("train", "big.txt", "--output", "run", "--vocab-size", 5000, cwd=tmp_path))
 

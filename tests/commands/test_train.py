@@ -24,7 +24,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.one_of(3)
 @pytest.mark.parametrize("pattern", ["gpt2", "llama3", "qwen2"])
 def test_merges_are_those_of_hugging_face(corpus: Path, tmp_path: Path, pattern: str) -> None:
     tokenizer = bpe_pipeline.train(corpus, output=tmp_path / "run", vocab_size=3000, pattern=pattern, workers=1)

@@ -112,7 +112,7 @@ def test_killed_at_changes_of_files(counted, library, tmp_path, runs, least):
 @pytest.mark.parametrize("counted", ["jsonl"], indirect=True)
 def test_checkpoint_without_its_parts_is_none(counted, library, tmp_path):
     run, killer, found = tmp_path / "run", Faults(library, tmp_path / "counter"), []
-    for at in range(40, 200, 15):
+    for at in range(25, 200, 15):
         counted.count(run, **killer.environment(run, at))
         if found := list(run.glob("counts/.*.checkpoint.kept")):
             break

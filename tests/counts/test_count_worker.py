@@ -147,7 +147,7 @@ def test_documents_end_at_special_tokens_and_texts():
 
 @pytest.mark.parametrize("at_the_ends", [False, True], ids=["any hashes", "hashes at both ends of the table"])
 def test_a_growing_table_keeps_every_pre_token(at_the_ends):
-    size = 400_000 if FULL else 100_000
+    size = 400_000 if FULL else 200_000
     numbers = sorted({b" %d" % number + b"0" * (number % 3 * 7) for number in range(size)}, key=_core.hash64)
     # Full at both ends, so that pre-tokens are far behind their homes, also across the end of the table.
     numbers = numbers[:10_000] + numbers[-10_000:] if at_the_ends else numbers[::3]

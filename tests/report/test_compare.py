@@ -137,7 +137,7 @@ def test_a_tokenizer_gets_no_credit_for_lost_white_space(tmp_path: Path, monkeyp
     (tmp_path / "a.txt").write_text(text)
     options = ["--vocab-size", 257, "--pattern", "none", "--output", tmp_path / "run"]
     succeeded(run("train", tmp_path / "a.txt", *options))
-    monkeypatch.setattr("bpe_pipeline.commands.held_out.load_compared", _load_lossy)
+    monkeypatch.setattr("bpe_pipeline.commands.run_report.load_compared", _load_lossy)
     succeeded(run("report", tmp_path / "run", "--compare", tmp_path / "a.txt"))
     own, other = json.loads((tmp_path / "run" / "report.json").read_text())["numbers"]["sample"]["tokenizers"]
     found = [(one["whole"]["numbers"]["lost"], one["whole"]["numbers"]["bytes_per_token"]) for one in (own, other)]

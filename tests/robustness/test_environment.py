@@ -72,7 +72,6 @@ def test_a_missing_proc_and_a_disk_that_is_full_from_the_start_are_named(home: P
     assert "disk/run cannot be written: No space left on device" in line
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("limit", [300 << 20, 450 << 20])
 def test_a_limit_of_address_space_is_named_with_the_remedy(home: Path, limit: int) -> None:
     done = subprocess.run(

@@ -90,7 +90,7 @@ def marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 HOW = [(how, 2) for how in ("kill", "segfault", "terminate", "exit", "raise", "no memory")]
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("marks", HOW, indirect=True, ids=[how for how, _ in HOW])
 @pytest.mark.usefixtures("marks")
 def test_a_worker_that_dies_costs_an_attempt(corpus: Path, expected: bytes, tmp_path: Path) -> None:

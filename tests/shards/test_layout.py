@@ -74,15 +74,17 @@ def test_every_changed_bit_of_a_part_is_detected(tmp_path: Path) -> None:
     assert [end for _, block_ends in blocks for end in block_ends] == ends
     with pytest.raises(RunDirectoryError, match="it is of another chunk"):
         ChunkFile(path, "g").holds()
+    with pytest.raises(RunDirectoryError, match="other is missing"):
+        ChunkFile(tmp_path / "other", "f").holds()
     for bit in range(0, 8 * len(whole), 1 if FULL else 3):  # of every byte some
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        with pytest.raises(RunDirectoryError, match="part is damaged"):
+        with pytest.raises(RunDirectoryError, match=r"part is damaged \((a block|it is not whole)"):
             list(stored.blocks())
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        with pytest.raises(RunDirectoryError, match="part is damaged"):
+        with pytest.raises(RunDirectoryError, match=r"part is damaged \((a block|it is not whole)"):
             stored.holds()
 
 

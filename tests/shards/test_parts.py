@@ -36,7 +36,6 @@ def tokenizer(request: pytest.FixtureRequest, corpus: list[Path], tmp_path_facto
     return home / "run"
 
 
-@pytest.mark.one_of(2)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_parts_leave_what_one_process_writes(corpus: list[Path], tokenizer: Path, tmp_path: Path, options) -> None:
     choose = random.Random(str(options))

@@ -81,7 +81,7 @@ def test_threads_learn_from_each_other_while_tables_grow_and_are_forgotten(cache
         seed: samples.encoder_of(merges, cache_bytes=0)[0].encode_pre_tokens(pre_tokens_of(seed)) for seed in range(4)
     }
     encoder, _ = samples.encoder_of(merges, cache_bytes=cache_bytes, threads=5)
-    seeds = [*range(4)] * 3
+    seeds = [*range(4)] * 6
     with ThreadPoolExecutor(6) as threads:  # one more than keeps what it learns
         found = list(threads.map(lambda seed: encoder.encode_pre_tokens(pre_tokens_of(seed)), seeds))
     assert all(ids == expected[seed] for seed, ids in zip(seeds, found, strict=True))

@@ -74,9 +74,7 @@ def _order(kind: type[Values]) -> list[Record]:
     """List the options that are flags of a command, in the order of the table; of two with the same flag the first."""
     own = {name: one for name, one in kind.records.items() if one.group != ARGUMENT and one.spelling != name}
     of_call = [one for one in own.values() if one.scope is Scope.CALL]
-    of_table = [
-        own[name] for name in dict.fromkeys((*RECORDS, *own)) if name in own and own[name].scope is not Scope.CALL
-    ]
+    of_table = [own[name] for name in dict.fromkeys((*RECORDS, *own)) if name in own and own[name] not in of_call]
     of_flags = dict[str, Record]()
     for record in (*of_call, *of_table):
         of_flags.setdefault(record.spelling, record)

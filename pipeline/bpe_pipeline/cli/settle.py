@@ -44,11 +44,10 @@ def _add_to_list(record: Record, flags: dict[str, Any], in_file: dict[str, Any],
     stored, without = in_file.pop(name, None), in_file.pop(none, None)
     if stored and without:
         raise UsageError(f"{spell(name)} and {spell(none)} exclude each other; give one")
-    before = (
-        ()
-        if flags.pop(none, False) or without
-        else record.default
-        if stored is None
-        else parsed(spell(name), stored, reader_of(record))
-    )
+    if flags.pop(none, False) or without:
+        before = ()
+    elif stored is None:
+        before = record.default
+    else:
+        before = parsed(spell(name), stored, reader_of(record))
     flags[name] = (*before, *(text for text in flags.get(name, ()) if text not in before))

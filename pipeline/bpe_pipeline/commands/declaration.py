@@ -53,9 +53,8 @@ class Command:
     positional: what the function takes by position, in this order; required: what it needs, though the command does
     not. returns: imports the type of what the function returns, or what makes that of what the story returned. workers:
     how they start; None: the work is done here, without an executor and without progress. works: whether options are
-    for workers at all. settled: takes what
-    other options say from the options given. of_file: returns ours from a configuration file that may have another
-    program's names of options. too_many: why there are no more arguments.
+    for workers at all. settled: takes what other options say from the options given. of_file: returns ours from a
+    configuration file that may have another program's names of options. too_many: why there are no more arguments.
     """
 
     story: Callable[[Session], Any]

@@ -113,7 +113,7 @@ def test_names_of_runs_are_text_in_the_report(home: Path, tmp_path: Path) -> Non
 
 
 def test_workers_and_memory_change_no_number(home: Path, swept: Path, tmp_path: Path) -> None:
-    words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 2, "--memory-limit", "300MiB"]
+    words = [*WORDS, "--output", tmp_path / "sweep", "--workers", 3, "--memory-limit", "300MiB"]
     succeeded(run(*words, cwd=home))
     assert _points(tmp_path / "sweep") == _points(swept)
     for path in swept.rglob("merges.parquet"):

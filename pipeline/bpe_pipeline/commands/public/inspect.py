@@ -107,7 +107,7 @@ def report(session: Session) -> Any:
         InputError: a file cannot be read.
         RunDirectoryError: the run is damaged, or the output exists.
     """
-    from bpe_pipeline.commands.held_out import report_of_directory, run_report
+    from bpe_pipeline.commands.run_report import report_of_directory, run_report
     from bpe_pipeline.run.extensions import maker_of
     from bpe_pipeline.shards.encoded_corpus import find_result
 

@@ -14,9 +14,9 @@ from fractions import Fraction
 from bpe_pipeline.base.errors import UsageError, refuse_if
 from bpe_pipeline.base.events import Listener, Notice
 from bpe_pipeline.commands.combine import Combination, combination_of, require_addable, write_combination
-from bpe_pipeline.commands.held_out import short_names
 from bpe_pipeline.commands.merge import open_merging, run_merge
 from bpe_pipeline.commands.report import text_of
+from bpe_pipeline.commands.run_report import short_names
 from bpe_pipeline.corpus.listing import files_in_both, find_files
 from bpe_pipeline.corpus.sampling import Chosen, choose
 from bpe_pipeline.executors import Executor

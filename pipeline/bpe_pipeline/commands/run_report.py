@@ -131,10 +131,8 @@ def _outputs(options: "ReportOptions") -> tuple[Location, Location] | None:
         )
     if options.output is None:
         return None
-    as_json = options.output.parent / f"{options.output.name.removesuffix('.html')}.json"
-    return single_output(options.output, overwrite=options.overwrite), single_output(
-        as_json, overwrite=options.overwrite
-    )
+    output = partial(single_output, overwrite=options.overwrite)
+    return output(options.output), output(options.output.parent / f"{options.output.name.removesuffix('.html')}.json")
 
 
 def _added_to(
